@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.continuing import complete
     from vesalius.api.discoveries import discover, neurons
-    from vesalius.api.explanations import explain, retest
+    from vesalius.api.explanations import explain, ladder, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
-    from vesalius.api.ladders import ladder
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends

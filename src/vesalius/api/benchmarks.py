@@ -28,7 +28,7 @@ def bench(benchmark: str, **options: object) -> Any:
     return benchmark_named(benchmark).run(**options)
 
 
-class Limits(Protocol):
+class RunLimits(Protocol):
     """What may change when a run is resumed: the results do not depend on it."""
 
     def as_data(self) -> JsonObject:
@@ -40,7 +40,7 @@ def performed(
     directory: Path,
     settings: RunSettings,
     benchmark: Callable[[Run], ScoredSteps],
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     *,
     names: Mapping[str, str] | None = None,
     jobs: int,

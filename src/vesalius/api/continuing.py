@@ -15,7 +15,7 @@ from vesalius.api.door import place_for, request_on, verb
 from vesalius.api.door import written as in_directory
 from vesalius.api.knockouts import sites_in
 from vesalius.documents.base import FrozenDict
-from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
+from vesalius.documents.experiments import COMPLETION_FILE, Completion, NextToken
 from vesalius.documents.request import IN_PYTHON, Request
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import ABLATIONS

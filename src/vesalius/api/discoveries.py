@@ -23,9 +23,8 @@ from vesalius.discovery.whole import Search, prompt_sets, whole_circuit
 from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.latents import LatentSet
 from vesalius.documents.metric import Metric
-from vesalius.documents.neurons import NeuronCircuit
+from vesalius.documents.neurons import LatentSet, NeuronCircuit
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit

@@ -35,7 +35,7 @@ from vesalius.documents.view import title_of
 from vesalius.errors import BadInput, note, result_kept
 from vesalius.intervene import Batch
 from vesalius.model.specimen import Specimen
-from vesalius.options import Flat, Load, Option, Out, Record, given_options
+from vesalius.options import Flat, Load, Option, OptionRecord, Out, given_options
 from vesalius.progress import Progress, shown
 
 # What calls have in common: where they leave their files (the directory asked for, or one under `vesalius-runs` named
@@ -189,7 +189,7 @@ def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None
 
 
 def request_on(
-    specimen: Specimen, command: Command, *records: Record, material: Trial | None = None, **fields: Any
+    specimen: Specimen, command: Command, *records: OptionRecord, material: Trial | None = None, **fields: Any
 ) -> Request:
     """What a verb was asked, read off its records: fields that a `Request` has itself, and the options that are not the
     usual ones. `fields` are those of the request that the verb alone knows.
@@ -217,7 +217,7 @@ def request_on(
 
 
 def place_for(
-    out: Out, specimen: Specimen, request: Request, *records: Record, words: Sequence[str] = ()
+    out: Out, specimen: Specimen, request: Request, *records: OptionRecord, words: Sequence[str] = ()
 ) -> Path | None:
     """The directory of a result, made: `out`, or one named after whatever decides the result; None to write nothing.
     `words` are further ones of its name.
@@ -275,7 +275,7 @@ def _digits(name: str) -> str:
     return ""
 
 
-def _usual(command: str) -> list[Record]:
+def _usual(command: str) -> list[OptionRecord]:
     return list(VERBS[command.replace("-", "_")].records.values())
 
 

@@ -17,7 +17,6 @@ from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
 from vesalius.api.homes import named
 from vesalius.api.loading import loaded
-from vesalius.api.planned_checks import check_rows, selection_rows, whole_rows
 from vesalius.api.sweeps import (
     LATENTS,
     ROWS_BETWEEN_SAVES,
@@ -27,7 +26,17 @@ from vesalius.api.sweeps import (
     swept_sites,
     usual_kind,
 )
-from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
+from vesalius.api.workloads import (
+    Case,
+    case_of,
+    check_rows,
+    loaded_case,
+    memory_of,
+    read_shape,
+    selection_rows,
+    shape_case,
+    whole_rows,
+)
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
 from vesalius.behaviours.trial import columns_of, trial

@@ -267,7 +267,7 @@ def _measured(
     sets: Sets,
     material: Trial,
     kind: Ablation,
-    store: "Scores",
+    store: "StoredScores",
     progress: Progress,
     spread: Spread | None,
 ) -> Effects:
@@ -327,7 +327,7 @@ def _components(sets: Sets) -> list[ComponentSet]:
     return [tuple(part for part in members if isinstance(part, Component)) for members in sets]
 
 
-class Scores:
+class StoredScores:
     """Edited scores (signed ones with the logits beside them), NaN where not yet computed, with the work they took;
     kept in a file where `path` is given.
 
@@ -381,13 +381,13 @@ def _store(
     material: Trial,
     sets: Sets,
     beside: str | None,
-) -> Scores:
+) -> StoredScores:
     """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
     if directory is None:
-        return Scores(None, b"", len(sets))
+        return StoredScores(None, b"", len(sets))
     key = _key(request, specimen, material, sets)
     name = "scores.safetensors" if beside is None else f"scores-{beside}.safetensors"
-    return Scores(directory / name, key, len(sets))
+    return StoredScores(directory / name, key, len(sets))
 
 
 def _key(request: Request, specimen: Specimen, material: Trial, sets: Sets) -> bytes:

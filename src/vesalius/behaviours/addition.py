@@ -20,7 +20,7 @@ from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour, Draw
 from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, BehaviourMetric, metric_name
-from vesalius.behaviours.prompts import SPLITS, Material, Prompt, Text, fill, split_index
+from vesalius.behaviours.prompts import SPLITS, Filled, Material, Prompt, fill, split_index
 from vesalius.errors import BadInput, choices
 from vesalius.values import JsonObject
 
@@ -308,10 +308,10 @@ class _Form:
     lead: str
     read: str
 
-    def written(self, options: Options, operands: Operands, given: str) -> Text:
+    def written(self, options: Options, operands: Operands, given: str) -> Filled:
         """A prompt that ends with the leading digits `given`."""
         text = fill(self.before, _named(options, operands))
-        return Text(text.text + (f"{self.lead}{given}" if given else ""), text.ends)
+        return Filled(text.text + (f"{self.lead}{given}" if given else ""), text.ends)
 
     def parts(self, answer: int) -> tuple[str, str]:
         """The digits that the prompt gives, and the answer as it continues the prompt."""
@@ -376,7 +376,7 @@ def _prepare(material: Material, *, options: Options) -> Draw:
         given, correct = form.parts(answer)
         prefix = "".join(f"{shot}\n" for shot in shots.values())
         clean, counterfactual = (
-            Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+            Filled(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
             for text in (form.written(options, one, given) for one in (operands, other))
         )
         roles = {f"operand {letter.upper()}": letter for letter in options.letters}
@@ -418,11 +418,11 @@ class Sums:
     def _readable(self, operands: Operands) -> bool:
         return _readable(self.material, self.options, self.form, operands)
 
-    def text(self, operands: Operands) -> Text:
+    def text(self, operands: Operands) -> Filled:
         """The prompt, and where each operand ends."""
         prefix = "".join(f"{shot}\n" for shot in self.shots.values())
         text = self.form.written(self.options, operands, "")
-        return Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+        return Filled(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
 
     def spelled(self, answer: object) -> str:
         """An answer as it continues the prompt."""
@@ -463,7 +463,7 @@ def _changed(
 
 
 def _forced(
-    material: Material, clean: Text, counterfactual: Text, correct: str, roles: Mapping[str, str]
+    material: Material, clean: Filled, counterfactual: Filled, correct: str, roles: Mapping[str, str]
 ) -> Prompt | None:
     """A prompt whose answer is scored token by token."""
     aligned = material.aligned(clean, counterfactual, roles)

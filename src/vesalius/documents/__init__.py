@@ -28,10 +28,9 @@ from vesalius.documents.base import Document, Record
 from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
-from vesalius.documents.completion import Completion
 from vesalius.documents.difference import Difference
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.experiments import Faithfulness, Retest, WhatIf
+from vesalius.documents.experiments import Completion, Faithfulness, Retest, WhatIf
 from vesalius.documents.explanation import (
     ClaimRecord,
     ComponentExplanation,

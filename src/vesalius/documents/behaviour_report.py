@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
-from vesalius.documents.catalogue import Entry, interval
+from vesalius.documents.catalogue import Entry, with_interval
 from vesalius.documents.performance import LEAST_ROWS, MORE_ROWS, RANDOM_TOKENS, Contrast
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
 from vesalius.values import JsonObject
@@ -18,7 +18,7 @@ MOST_REASONS, MOST_NUMBERS, MOST_SAID = 20, 5, 5
 PREFERS, SAYS = "prefers the right answer", "says it"
 
 
-class Figure(TypedDict):
+class FigureData(TypedDict):
     """A figure with its interval, where it has one."""
 
     value: float
@@ -39,9 +39,9 @@ class ReportedRow(TypedDict):
 class ReportedSplit(TypedDict):
     """The figures of one split."""
 
-    accuracy: Figure | None
-    top1: Figure | None
-    metric: Figure | None
+    accuracy: FigureData | None
+    top1: FigureData | None
+    metric: FigureData | None
     n: int
 
 
@@ -76,9 +76,9 @@ class BehaviourReport(Viewable, Entry):
     n_kept: int
     rows: Sequence[ReportedRow]
     splits: Mapping[str, ReportedSplit]
-    accuracy: Figure | None
-    top1: Figure | None
-    metric: Figure | None
+    accuracy: FigureData | None
+    top1: FigureData | None
+    metric: FigureData | None
     metric_name: str
     unit: str
     performs: bool | None
@@ -264,5 +264,5 @@ def _same_reasons(rows: Sequence[ReportedRow]) -> list[str]:
     return lines
 
 
-def _figure(figure: Figure) -> str:
-    return interval(figure["value"], figure.get("low"), figure.get("high"))
+def _figure(figure: FigureData) -> str:
+    return with_interval(figure["value"], figure.get("low"), figure.get("high"))

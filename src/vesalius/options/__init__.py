@@ -5,7 +5,7 @@ and each field is a flag. `records` says what a record is, `verbs` and `runs` de
 here, so that `--help` stays quick.
 """
 
-from vesalius.options.records import RECORDS, Flat, Option, Record, flag, flattened, given_options, options_of
+from vesalius.options.records import RECORDS, Flat, Option, OptionRecord, flag, flattened, given_options, options_of
 from vesalius.options.runs import (
     BENCHED,
     MAX_TOKENS,
@@ -92,13 +92,13 @@ __all__ = [
     "Knockout",
     "Load",
     "Option",
+    "OptionRecord",
     "Out",
     "Paid",
     "Parts",
     "Pruned",
     "Published",
     "Read",
-    "Record",
     "Sample",
     "Sandboxed",
     "Scoring",

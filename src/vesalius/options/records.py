@@ -99,7 +99,7 @@ def listed(names: Iterable[str]) -> str:
 
 Answer = TypeVar("Answer")
 #: Every record that is declared, in order.
-RECORDS: list[type["Record"]] = []
+RECORDS: list[type["OptionRecord"]] = []
 #: What is asked for where a value is of another kind.
 WANTED = {bool: "true or false", str: "a text"}
 
@@ -173,7 +173,7 @@ def _without_none(kind: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True)
-class Record:
+class OptionRecord:
     """Options that belong together: the subclass is a frozen dataclass, with its fields declared in the class.
 
     Values that can be refused without a model are refused when the record is made. The methods that `dataclass` would
@@ -215,7 +215,7 @@ class Record:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values().items())})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and cast(Record, other).values() == self.values()
+        return type(other) is type(self) and cast(OptionRecord, other).values() == self.values()
 
     def __hash__(self) -> int:
         return hash(tuple(self.values().values()))
@@ -229,7 +229,7 @@ class Record:
 
 
 @cache
-def options_of(record: type[Record]) -> tuple[Option, ...]:
+def options_of(record: type[OptionRecord]) -> tuple[Option, ...]:
     """The fields of a record, in order."""
     hints = get_type_hints(record, include_extras=True)
     found = []
@@ -249,18 +249,18 @@ class Flat:
 
     name: str
     plain: dict[str, inspect.Parameter]
-    records: dict[str, Record]
+    records: dict[str, OptionRecord]
     open: inspect.Parameter | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], more: Mapping[str, Record] | None = None) -> "Flat":
+    def of(cls, function: Callable[..., Any], more: Mapping[str, OptionRecord] | None = None) -> "Flat":
         """Those of a function, with `more` records that it does not see itself."""
         plain, records, further = {}, {}, None
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
             kind = parameter.annotation
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 further = parameter
-            elif isinstance(kind, type) and issubclass(kind, Record):
+            elif isinstance(kind, type) and issubclass(kind, OptionRecord):
                 records[name] = kind() if parameter.default is parameter.empty else parameter.default
             else:
                 plain[name] = parameter
@@ -309,7 +309,7 @@ class Flat:
         for key, value in given.items():
             if key in self.plain:
                 plain[key] = value
-            elif isinstance(value, Record) and key in records:
+            elif isinstance(value, OptionRecord) and key in records:
                 records[key] = value
             elif key in owner:
                 changes.setdefault(owner[key], {})[key] = value
@@ -343,7 +343,7 @@ def flattened(function: Callable[..., Answer]) -> Callable[..., Answer]:
     return call
 
 
-def given_options(records: Sequence[Record], usual: Sequence[Record]) -> Iterator[tuple[Option, Any]]:
+def given_options(records: Sequence[OptionRecord], usual: Sequence[OptionRecord]) -> Iterator[tuple[Option, Any]]:
     """The fields that a request names: those that are always named, and those that are not the usual ones."""
     defaults = {type(one): one for one in usual}
     for record in records:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.rasp.interpreter import Count, Decode, Linear, Look, LookPair, Mean, Step, Values, Vote, evaluate
+from vesalius.rasp.interpreter import Count, Decode, Linear, LookPair, LookUp, MeanStep, Step, Values, Vote, evaluate
 from vesalius.rasp.language import (
     Aggregate,
     Expression,
@@ -290,7 +290,7 @@ def compile_program(
 def _steps(node: Expression, names: dict[Variable, str], tables: Tables) -> list[Step]:
     """The steps of one node: none for inputs and Selects, two for a SelectorWidth."""
     if isinstance(node, Map):
-        return [Look(names[node], (names[node.x],), torch.from_numpy(tables.codes[node]))]
+        return [LookUp(names[node], (names[node.x],), torch.from_numpy(tables.codes[node]))]
     if isinstance(node, SequenceMap | LinearSequenceMap):
         x, y = node.inputs
         reads = (names[x], names[y])  # type: ignore[index]
@@ -310,7 +310,7 @@ def _attention_steps(node: SelectorWidth | Aggregate, names: dict[Variable, str]
         return [Count(head_name(name), reads, selected), Decode(name, (head_name(name),))]
     reads = (*reads, names[node.values])
     if node.numerical:
-        return [Mean(name, reads, selected, _numbers(node.values, tables))]
+        return [MeanStep(name, reads, selected, _numbers(node.values, tables))]
     domain = tables.domains[node]
     empty = domain.size if node.default is None else domain.code_of(node.default)
     assert empty is not None

@@ -118,7 +118,7 @@ def _sentence(curve: Sequence[tuple[float, float, str]]) -> str:
 
 
 @dataclass(frozen=True)
-class Bar:
+class DrawnBar:
     """One value on a scale of 100: the bar runs from `zero` to `value`, the whisker from `low` to `high`."""
 
     label: str
@@ -145,7 +145,7 @@ class DrawnBars:
 
     title: str
     caption: str
-    rows: tuple[Bar, ...]
+    rows: tuple[DrawnBar, ...]
 
 
 def bars_of(bars: Bars) -> DrawnBars:
@@ -161,7 +161,7 @@ def bars_of(bars: Bars) -> DrawnBars:
     def place(value: float) -> float:
         return round(100 * (value - bottom) / (top - bottom), 1)
 
-    rows = [Bar(label, figures, place(0.0), *map(place, figures)) for label, figures in known.items()]
+    rows = [DrawnBar(label, figures, place(0.0), *map(place, figures)) for label, figures in known.items()]
     return DrawnBars(bars.title, bars.caption, tuple(rows))
 
 

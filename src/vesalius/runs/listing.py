@@ -37,7 +37,7 @@ def list_results(directory: Path) -> ResultList:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ListingChanges:
     """What changed in a directory since a version: rows that are new or other, and the paths of those that are gone."""
 
     version: int
@@ -64,14 +64,14 @@ class ResultIndex:
             rows = sorted((row for _, row in self._rows.values()), key=lambda row: -row.modified)
         return ResultList(directory=str(self.directory), results=tuple(rows), left_out=self._left_out)
 
-    def changes(self, since: int) -> Changes:
+    def changes(self, since: int) -> ListingChanges:
         """What changed since a version; everything since 0 or since a version of another server."""
         with self._lock:
             self._update()
             since = since if 0 < since <= self._version else 0
             rows = tuple(row for path, (_, row) in self._rows.items() if self._versions[path] > since)
             gone = tuple(path for path, version in self._gone.items() if version > since) if since else ()
-            return Changes(self._version, rows, gone, self._left_out)
+            return ListingChanges(self._version, rows, gone, self._left_out)
 
     def _update(self) -> None:
         if not self.directory.is_dir():

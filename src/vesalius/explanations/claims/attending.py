@@ -24,9 +24,9 @@ from vesalius.explanations.claims.base import (
     against,
     bar_above,
     either,
-    figure,
     first_interval,
     given,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -98,7 +98,7 @@ class Attends(Claim, frozen=True):
         bar, own = bar_above(MIN_MASS, controls), lab.mass(head, target)
         empty = [name for name, values in controls.items() if not len(values)]
         remark = f"; undecided, since no prompt has a place for the control: {', '.join(empty)}" if empty else ""
-        verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
+        verdict, evidence = judged(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
         if empty and verdict == "supported":  # what could have refuted it was not there
             return "untested", (evidence.model_copy(update={"passed": None}),)
         if not fixed or self.role not in lab.prompts.roles or verdict != "supported":
@@ -246,7 +246,7 @@ class Composes(Claim, frozen=True):
         bar = bar_above(MIN_ATTENTION_LOSS, controls, shown=SHOWN)
         experiment = f"path into the {PORT_WORDS[self.port]} replaced"
         measure = "attention that leaves the target"
-        verdict, attention = figure(lab, experiment, measure, lost(sender), bar, level=level)
+        verdict, attention = judged(lab, experiment, measure, lost(sender), bar, level=level)
         effect = mean_evidence(
             lab,
             experiment,

@@ -297,7 +297,7 @@ def bar_above(least: float, controls: Mapping[str, PerPrompt], *, shown: int | N
     return Bar(means[strongest], f"the control: {strongest}", {**means})
 
 
-def figure(
+def judged(
     lab: Lab,
     experiment: str,
     measure: str,
@@ -337,7 +337,7 @@ def against(
     exceed the least that counts.
     """
     shows = exceeds(lab, values, least, level=level)
-    return figure(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
+    return judged(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
 
 
 def either(
@@ -364,7 +364,7 @@ def either(
     for place, measure in enumerate(measures):
         bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
         remark = "; either shows it, and the score refutes it"
-        verdict, one = figure(lab, experiment, measure, values[place], bar, level=half, remark=remark)
+        verdict, one = judged(lab, experiment, measure, values[place], bar, level=half, remark=remark)
         evidence.append(one)
         verdicts.append(verdict)
     shown: Verdict = "supported" if "supported" in verdicts else verdicts[0]

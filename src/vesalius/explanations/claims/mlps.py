@@ -28,7 +28,7 @@ from vesalius.explanations.claims.base import (
     all_of,
     bar_above,
     exceeds,
-    figure,
+    judged,
     mean_evidence,
     rounded,
     weak_controls,
@@ -180,7 +180,7 @@ class Carries(_OfAnMlp, frozen=True):
             beyond = {"measure": f"{measure}, beyond that of the {THIRD}", "values": own - third, "bar": MIN_EFFECT}
             rule, shown = bar_above(MIN_EFFECT, {}).rule, {THIRD: rounded(third.mean())}
             further = (mean_evidence(lab, experiment, **beyond, level=level, rule=rule, controls=shown),)
-        verdict, evidence = figure(lab, experiment, measure, own, bar_above(MIN_EFFECT, controls), level=level)
+        verdict, evidence = judged(lab, experiment, measure, own, bar_above(MIN_EFFECT, controls), level=level)
         (switched, _), *_ = moved.shares(moved.clean, [lab.exchanged(mlp, self.variable, self.at)])
         rate = mean_evidence(
             lab,

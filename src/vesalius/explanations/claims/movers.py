@@ -23,9 +23,9 @@ from vesalius.explanations.claims.base import (
     bar_above,
     either,
     exceeds,
-    figure,
     given,
     join_names,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -74,7 +74,7 @@ class MovesRole(Claim, frozen=True):
         bar = bar_above(MIN_EFFECT, {str(part): share for part, share in weak.items()})
         experiment = f"output at {self.to} from runs with another token at {self.role}"
         measure = "share of the way to that run's answer"
-        verdict, evidence = figure(lab, experiment, measure, moved, bar, level=level)
+        verdict, evidence = judged(lab, experiment, measure, moved, bar, level=level)
         rate = mean_evidence(
             lab,
             experiment,

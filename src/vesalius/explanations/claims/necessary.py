@@ -31,9 +31,9 @@ from vesalius.explanations.claims.base import (
     above,
     all_of,
     below,
-    figure,
     first_interval,
     join_names,
+    judged,
     lower_end,
     marked,
     mean_evidence,
@@ -227,7 +227,7 @@ def _effect_evidence(
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
     else:
         bar = bar_for(lab, component, kind, values, level=level)
-    evidence = figure(lab, f"{kind} replacement", "effect", values, bar, level=level, upper=upper)[1]
+    evidence = judged(lab, f"{kind} replacement", "effect", values, bar, level=level, upper=upper)[1]
     if isinstance(lab, GrowingLab) and evidence.passed is not None:
         lab.settled[key] = evidence
     return evidence
@@ -371,7 +371,7 @@ class Inhibits(Claim, frozen=True):
         component = self.part.within(lab.model.config)
         gains = -lab.effect([component], "resample")
         bar = bar_for(lab, component, "resample", gains, level=level, sign=-1.0)
-        verdict, evidence = figure(lab, "resample replacement", "gain of the score", gains, bar, level=level)
+        verdict, evidence = judged(lab, "resample replacement", "gain of the score", gains, bar, level=level)
         return verdict, (evidence,)
 
 

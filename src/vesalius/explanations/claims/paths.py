@@ -29,8 +29,8 @@ from vesalius.explanations.claims.base import (
     against,
     all_of,
     bar_above,
-    figure,
     first_interval,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -322,7 +322,7 @@ def _lens(lab: NaturalLab, component: Component, level: float) -> tuple[Verdict,
     controls["answers of another prompt"] = lab.lens(component, shuffle=True)
     measure = f"direct logit attribution, share of the {lab.lens_unit}"
     bar = bar_above(MIN_EFFECT, controls)
-    return figure(lab, LENS, measure, lab.lens(component), bar, level=level)
+    return judged(lab, LENS, measure, lab.lens(component), bar, level=level)
 
 
 def _written(lab: NaturalLab, gains: dict[str, PerPrompt], level: float) -> list[Evidence]:
