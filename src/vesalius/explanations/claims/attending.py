@@ -19,6 +19,7 @@ from vesalius.explanations.claims.base import (
     MIN_MASS,
     Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     against,
@@ -65,10 +66,9 @@ def meaning(role: str) -> str:
     return MEANINGS.get(role, f"{role} (from the answer position)")
 
 
-class Attends(Claim, frozen=True):
+class Attends(NaturalClaim, frozen=True):
     """Most of the head's attention lies on one role, more than other heads' and more than on shuffled keys."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["attends"] = "attends"
@@ -128,10 +128,8 @@ def _without_copies(lab: NaturalLab, head: Component, target: Target, role: str)
     return _finite(masses(lab.runs.source_pattern(head.layer)[:, [head.head]], without)[:, 0])
 
 
-class Uses(Claim, frozen=True):
+class Uses(NaturalClaim, frozen=True):
     """The head uses what it finds at a role: taking those keys out of its attention costs score."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["uses"] = "uses"
     role: str
@@ -160,10 +158,8 @@ class Uses(Claim, frozen=True):
         return verdict, (evidence,)
 
 
-class ReadsRole(Claim, frozen=True):
+class ReadsRole(NaturalClaim, frozen=True):
     """The head attends from one role's position to another's more than to any other role, and needs what it finds."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["reads_role"] = "reads_role"
     role: str
@@ -214,10 +210,8 @@ class ReadsRole(Claim, frozen=True):
         return verdict, (*evidence, *cited)
 
 
-class Composes(Claim, frozen=True):
+class Composes(NaturalClaim, frozen=True):
     """An earlier component makes the queries or keys by which the head finds a role."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["composes"] = "composes"
     sender: ComponentName

@@ -111,6 +111,17 @@ class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True
         """Run the experiment; intervals at `level`."""
 
 
+class NaturalClaim(Claim, frozen=True):
+    """A claim that is tested in the laboratory of a natural model."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+
+    def inside(self, lab: Lab) -> tuple[NaturalLab, Component]:
+        """The laboratory as what it has to be, and the component in its model."""
+        lab = NaturalLab.require(lab, self.kind)
+        return lab, self.part.within(lab.model.config)
+
+
 def level_for(tried: int) -> float:
     """The level of intervals when `tried` claims of a kind were tried on a component."""
     if isinstance(tried, bool) or not isinstance(tried, int) or tried < 1:

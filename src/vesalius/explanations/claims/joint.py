@@ -20,6 +20,7 @@ from vesalius.explanations.claims.base import (
     MIN_EFFECT,
     Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     against,
@@ -119,10 +120,9 @@ def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> 
 # and a redundant set need opposite figures of the same components, so that not both can be supported of these.
 
 
-class Together(Claim, frozen=True):
+class Together(NaturalClaim, frozen=True):
     """Replacing all of the components costs more than the sum of what each costs alone."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["together"] = "together"

@@ -9,7 +9,7 @@ does not come from an earlier MLP.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     CANDIDATES,
     MIN_EFFECT,
-    Claim,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
@@ -52,10 +52,8 @@ RANK = "share of the prompts' answers that the own one lies above"
 WRITTEN = 0.75
 
 
-class _OfAnMlp(Claim, frozen=True):
+class _OfAnMlp(NaturalClaim, frozen=True):
     """A claim about an MLP."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: str
 

@@ -7,7 +7,7 @@ more than each of the others when it is replaced there. Whether they stand in fo
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -15,8 +15,8 @@ from vesalius.explanations.claims.base import (
     CANDIDATES,
     LOSSES,
     MIN_EFFECT,
-    Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
@@ -37,14 +37,12 @@ from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.natural import Losses
 
 
-class MovesRole(Claim, frozen=True):
+class MovesRole(NaturalClaim, frozen=True):
     """A head carries the token of a role to a position, and the answer depends on it: with the output from a run that
     has another token at the role, the answer moves towards that run's, and so it does where the head attends as before
     and its values at other positions alone come from that run. The second fails where the token is the key by which the
     head finds something else, and where another head has brought it to the position already.
     """
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["moves_role"] = "moves_role"
     role: str
@@ -97,10 +95,8 @@ class MovesRole(Claim, frozen=True):
         return above(by_values, bar.value), (evidence, rate, by_values)
 
 
-class Primary(Claim, frozen=True):
+class Primary(NaturalClaim, frozen=True):
     """The component moves a role, and replacing it there costs more than replacing any of the others that do."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["primary"] = "primary"
     role: str

@@ -27,6 +27,7 @@ from vesalius.explanations.claims.base import (
     MIN_EFFECT,
     Bar,
     Claim,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
@@ -324,10 +325,9 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
     return [part for part in components if part not in shown]
 
 
-class SmallPart(Claim, frozen=True):
+class SmallPart(NaturalClaim, frozen=True):
     """Replacing the component by its values on other prompts costs something, but not much of the score."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["small_part"] = "small_part"
@@ -355,10 +355,8 @@ class SmallPart(Claim, frozen=True):
         return all_of(*verdicts), tuple(evidence)
 
 
-class Inhibits(Claim, frozen=True):
+class Inhibits(NaturalClaim, frozen=True):
     """Replacing the component raises the score: it works against the answer."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["inhibits"] = "inhibits"
 
@@ -375,10 +373,9 @@ class Inhibits(Claim, frozen=True):
         return verdict, (evidence,)
 
 
-class NotNeededAlone(Claim, frozen=True):
+class NotNeededAlone(NaturalClaim, frozen=True):
     """The model answers as well with zeros, or with the component's mean, at every position in its place."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["not_needed_alone"] = "not_needed_alone"
