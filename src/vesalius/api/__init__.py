@@ -26,7 +26,7 @@ key's door.
 
 from typing import TYPE_CHECKING, Any
 
-from vesalius.api.homes import named
+from vesalius.api.homes import OFFERED, named
 from vesalius.plugins import VERBS, all_names
 
 if TYPE_CHECKING:
@@ -49,54 +49,11 @@ if TYPE_CHECKING:
     from vesalius.documents.attribution_graph import convert
     from vesalius.documents.kinds import schema, schema_names
 
-__all__ = [
-    "align",
-    "atlas",
-    "attention",
-    "behaviours",
-    "bench",
-    "bos_text",
-    "check",
-    "complete",
-    "convert",
-    "diff",
-    "discover",
-    "explain",
-    "explained_circuit",
-    "faithfulness",
-    "instruments",
-    "ladder",
-    "lens",
-    "load",
-    "look",
-    "models",
-    "neurons",
-    "next_tokens",
-    "plan",
-    "plugins",
-    "predict",
-    "replay",
-    "report",
-    "rerun",
-    "results",
-    "retest",
-    "save_what_if",
-    "schema",
-    "schema_names",
-    "show",
-    "specimens",
-    "sweep",
-    "sweep_report",
-    "what_if",
-    "what_if_again",
-    "why_attends",
-]
-
 
 def __getattr__(name: str) -> Any:
     """What no module of this package defines is a verb of another: an entry point of the group `vesalius.verbs`."""
-    return named(name, of=__name__, beside=__all__)
+    return named(name, of=__name__, beside=OFFERED)
 
 
 def __dir__() -> list[str]:
-    return sorted(all_names(VERBS, __all__))
+    return sorted(all_names(VERBS, OFFERED))

@@ -81,7 +81,7 @@ def likeliest_tokens(vocabulary: TextVocabulary, logits: Tensor, top: int) -> li
     ]
 
 
-def _several(specimen: Specimen, inputs: Sequence[object] | str) -> Sequence[Any]:
+def _several(specimen: Specimen, inputs: Sequence[object] | str) -> Sequence[object]:
     """Inputs as a list; one text alone stands for itself."""
     return [inputs] if isinstance(inputs, str) and isinstance(specimen.vocabulary, TextVocabulary) else inputs
 

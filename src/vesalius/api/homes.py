@@ -40,6 +40,8 @@ _CLASSES = {
     "vesalius.explanations.scientists": ("Builtin",),
     "vesalius.intervene.ablations": ("Mean", "Resample", "ValueBias", "Zero"),
 }
+#: The verbs by name.
+OFFERED = tuple(name for names in _VERBS.values() for name in names)
 #: The module of each name; no verb of a plug-in takes one of them.
 HOMES = {name: module for module, names in (*_VERBS.items(), *_CLASSES.items()) for name in names}
 

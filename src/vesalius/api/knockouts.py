@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -179,7 +178,7 @@ def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
 
 
-def _tokens(given: object) -> Any:
+def _tokens(given: object) -> object:
     """A prompt as it was given; a text that is a JSON list stands for the list of its tokens."""
     if isinstance(given, str) and given.lstrip().startswith("["):
         with suppress(json.JSONDecodeError, RecursionError):

@@ -162,7 +162,7 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     return call(subject, **{**options, **given})
 
 
-def keywords_for(call: Callable[..., Any], asked: Request) -> dict[str, Any]:
+def keywords_for(call: Callable[..., object], asked: Request) -> dict[str, Any]:
     """The keywords of a request as a verb calls them: a request has the names of flags, such as `role` for `roles`."""
     known = signature(call).parameters
     names = {one.key: one.name for record in RECORDS for one in options_of(record) if one.name in known}

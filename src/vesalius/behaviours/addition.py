@@ -167,7 +167,7 @@ def parse_options(spelling: str) -> JsonObject:
     return given
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> object:
     """The value of an option as it is written on a command line."""
     if name in ("operands", "low", "high", "shots"):
         if not re.fullmatch(r"-?\d{1,9}", text):

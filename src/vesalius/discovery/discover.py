@@ -123,7 +123,7 @@ def _with_options(label: str) -> tuple[str, dict[str, str]]:
     return name, given
 
 
-def _fitting(method: str, name: str, value: object, hint: object) -> Any:
+def _fitting(method: str, name: str, value: object, hint: object) -> object:
     """The value of an option as its field declares it, read from a text where it is one; refused where it is none."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind in _READ]
     if not kinds or type(value) in kinds:

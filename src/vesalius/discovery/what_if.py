@@ -140,6 +140,6 @@ class Replacements:
         ]
 
 
-def _shown(value: object) -> Any:
+def _shown(value: object) -> object:
     """An output; a number as far as models are trained to give it."""
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value

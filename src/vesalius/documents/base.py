@@ -186,7 +186,7 @@ class Document(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _current(cls, data: object) -> Any:
+    def _current(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
         version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)

@@ -167,7 +167,7 @@ class Option:
         return plain | None if self.default is None or self.repeated else plain
 
 
-def _without_none(kind: Any) -> Any:
+def _without_none(kind: Any) -> object:
     parts = [part for part in get_args(kind) if part is not type(None)]
     return parts[0] if get_origin(kind) in (Union, UnionType) and len(parts) == 1 else kind
 
@@ -253,7 +253,7 @@ class Flat:
     open: inspect.Parameter | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], more: Mapping[str, OptionRecord] | None = None) -> "Flat":
+    def of(cls, function: Callable[..., object], more: Mapping[str, OptionRecord] | None = None) -> "Flat":
         """Those of a function, with `more` records that it does not see itself."""
         plain, records, further = {}, {}, None
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():

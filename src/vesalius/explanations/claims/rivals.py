@@ -17,7 +17,7 @@ document, by kind:
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Program, Select, Variable
@@ -221,12 +221,12 @@ def _replace_at(names: list[str], place: int, name: str) -> list[str]:
     return [*names[:place], name, *names[place + 1 :]]
 
 
-def _as_lists(value: object) -> Any:
+def _as_lists(value: object) -> object:
     """A value in the form of a document: tuples as lists."""
     return [_as_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _hashable(value: object) -> Any:
+def _hashable(value: object) -> object:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value if not isinstance(value, dict) else "inf"
 
 
