@@ -25,7 +25,7 @@ from vesalius.intervene import Batch, effects
 from vesalius.intervene.attribution import Portions, edge_attribution
 from vesalius.intervene.estimate import Prompts, attribution_peak, sweep_peak
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model import Transformer, attention
+from vesalius.model import Transformer, fused
 from vesalius.model.devices import weight_bytes
 
 #: Prompts, tokens, and every which component is swept.
@@ -58,12 +58,12 @@ def _wait(device: torch.device) -> None:
 @contextmanager
 def table_of_scores(wanted: bool) -> Iterator[None]:
     """Attention by its table of scores, as it was, or fused where it may be."""
-    before = attention.FUSED_FROM
-    attention.FUSED_FROM = 10**9 if wanted else before
+    before = fused.FUSED_FROM
+    fused.FUSED_FROM = 10**9 if wanted else before
     try:
         yield
     finally:
-        attention.FUSED_FROM = before
+        fused.FUSED_FROM = before
 
 
 def operations(work: Any) -> float:
@@ -163,7 +163,7 @@ def main() -> None:
     for prompts, width, every in ROWS[arguments.shape]:
         measured = Measurement(replace(shape, prompts=prompts, width=width), device)
         for table in (False, True):
-            if table and width < attention.FUSED_FROM:
+            if table and width < fused.FUSED_FROM:
                 continue
             with table_of_scores(table):
                 row = attempted(lambda m=measured, e=every: swept(model, m, e, limit))

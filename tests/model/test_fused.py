@@ -8,7 +8,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Recordings, effects, logit_difference
 from vesalius.intervene.attribution import Portions, edge_attribution, position_bytes, run_bytes
 from vesalius.intervene.estimate import Prompts, attribution_peak
-from vesalius.model.attention import FUSED_FROM
+from vesalius.model.fused import FUSED_FROM
 
 WIDTH = FUSED_FROM + 4
 
@@ -56,7 +56,7 @@ def test_the_engine_gives_the_same_effects_with_and_without_the_table(monkeypatc
     readout, other = logit_difference(ids + WIDTH - 1, ids, ids + 1), tokens.roll(1, 0)
     swept = [effects(model, Batch(tokens), readout, kind="resample", counterfactual=Batch(other)).matrix]
     edges = [edge_attribution(model, Batch(tokens), readout, counterfactual=Batch(other))]
-    monkeypatch.setattr("vesalius.model.attention.FUSED_FROM", 10**6)
+    monkeypatch.setattr("vesalius.model.fused.FUSED_FROM", 10**6)
     swept.append(effects(model, Batch(tokens), readout, kind="resample", counterfactual=Batch(other)).matrix)
     edges.append(edge_attribution(model, Batch(tokens), readout, counterfactual=Batch(other)))
     assert float(swept[0].abs().max()) > 1e-3

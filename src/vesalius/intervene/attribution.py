@@ -23,9 +23,10 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
-from vesalius.model.attention import Attention, Heads, Layout, may_fuse, take_positions
+from vesalius.model.attention import Attention, Heads, Layout, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies, available_bytes
+from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import HALF, NormLayer, widened
 from vesalius.model.transformer import Transformer

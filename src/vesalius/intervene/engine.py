@@ -43,9 +43,10 @@ from vesalius.intervene.tokens import (
     without_inherited,
 )
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.attention import Heads, Layout, may_fuse, take_positions
+from vesalius.model.attention import Heads, Layout, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies
+from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress, checkpoint

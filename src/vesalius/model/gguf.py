@@ -89,15 +89,18 @@ class Architecture:
     outer: tuple[str, ...] = ()
 
 
+def _layers(count: int) -> int:
+    """A number of layers, which is checked before anything is listed by layer."""
+    if not 1 <= count <= MOST_LAYERS:
+        raise BadInput(f"block_count is {count:,}; a model has 1 to {MOST_LAYERS:,} layers")
+    return count
+
+
 def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> Raw:
     """The fields of a `Config`. `field(name)` reads metadata of this architecture, with a default if given."""
     n_heads, d_model = int(field("attention.head_count")), int(field("embedding_length"))
-    # A number of layers, which is checked before anything is listed by layer.
-    count = int(field("block_count"))
-    if not 1 <= count <= MOST_LAYERS:
-        raise BadInput(f"block_count is {count:,}; a model has 1 to {MOST_LAYERS:,} layers")
     data: Raw = {
-        "n_layers": count,
+        "n_layers": _layers(int(field("block_count"))),
         "n_heads": n_heads,
         "n_kv_heads": int(field("attention.head_count_kv", default=n_heads)),
         "d_model": d_model,
@@ -386,7 +389,15 @@ class GgufFile:
         if self.architecture == "olmo":  # its norms have no weights
             norms = [f"blocks.{layer}.{norm}" for layer in range(config.n_layers) for norm in ("ln1", "ln2")]
             state |= {f"{norm}.w": torch.ones(config.d_model) for norm in [*norms, "ln_final"]}
-        # Refuse a file without the weights that its architecture always has.
+        self._require(state, config)
+        return build(config, state, where=str(self.path), dtype=dtype or torch.float32, release=True)
+
+    def tokenizer(self) -> "Backend":
+        """The tokenizer from the vocabulary inside the file."""
+        return rebuild(self._field, where=str(self.path))
+
+    def _require(self, state: State, config: Config) -> None:
+        """Refuse a file without the weights that its architecture always has."""
         kind = ARCHITECTURES[self.architecture]
         needed = [f"blocks.{layer}.{name}" for layer in range(config.n_layers) for name in kind.biases]
         if missing := [name for name in (*kind.outer, *needed) if name not in state]:
@@ -394,11 +405,6 @@ class GgufFile:
                 f"{self.path}: weight {missing[0]} is missing, which every {self.architecture} model has; "
                 "download the file again"
             )
-        return build(config, state, where=str(self.path), dtype=dtype or torch.float32, release=True)
-
-    def tokenizer(self) -> "Backend":
-        """The tokenizer from the vocabulary inside the file."""
-        return rebuild(self._field, where=str(self.path))
 
     def _field(self, name: str, **fallback: object) -> Any:
         field = self._reader.get_field(name)

@@ -46,19 +46,11 @@ def smollm_directory(*, progress: Progress | None = None) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Remove partial conversions of processes that have ended.
-        for leftover in target.parent.glob(f"{NAME}.partial-*"):
-            pid = leftover.name.removeprefix(f"{NAME}.partial-").split("-")[0]
-            if not pid.isdigit() or not _alive(int(pid)):
-                shutil.rmtree(leftover, ignore_errors=True)
+        _remove_leftovers(target)
         partial = Path(tempfile.mkdtemp(prefix=f"{NAME}.partial-{os.getpid()}-", dir=target.parent))
         try:
             _convert(partial, progress or silent)
-            try:
-                os.rename(partial, target)
-            except OSError:
-                if not _is_complete(target):  # another process may have finished first
-                    raise
+            _put_in_place(partial, target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
@@ -132,9 +124,7 @@ def _is_complete(target: Path) -> bool:
         if complete and stamps != receipt.get("checked"):
             complete = all(sha256(target / name) == digest for name, digest in files.items())
             if complete and all(time.time_ns() - written > SETTLED_NS for _, written in stamps.values()):
-                # Keep the stamps of checked files; where the cache may only be read, they are read again next time.
-                with contextlib.suppress(Failed):
-                    write_json(target / RECEIPT, {**receipt, "checked": stamps})
+                _note_checked(target, {**receipt, "checked": stamps})
     except BadInput:
         complete = False
     if not complete:
@@ -146,6 +136,28 @@ def _stamp(file: Path) -> list[int]:
     """Size, and when it was last written."""
     about = file.stat()
     return [about.st_size, about.st_mtime_ns]
+
+
+def _note_checked(target: Path, receipt: dict[str, object]) -> None:
+    """Keep the stamps of checked files; where the cache may only be read, they are read again next time."""
+    with contextlib.suppress(Failed):
+        write_json(target / RECEIPT, receipt)
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    try:
+        os.rename(partial, target)
+    except OSError:
+        if not _is_complete(target):  # another process may have finished first
+            raise
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove partial conversions of processes that have ended."""
+    for leftover in target.parent.glob(f"{NAME}.partial-*"):
+        pid = leftover.name.removeprefix(f"{NAME}.partial-").split("-")[0]
+        if not pid.isdigit() or not _alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
