@@ -6,9 +6,8 @@ import pytest
 import typer
 from typer.core import TyperOption
 
-from vesalius.cli import OTHERS, PANELS, PARTS, app
+from vesalius.cli import OTHERS, PANELS, app
 from vesalius.cli.options import LISTED, MORE
-from vesalius.plugins import OWN_COMMANDS
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -26,8 +25,3 @@ def test_a_command_lists_ten_options_at_most_before_more(name: str) -> None:
     assert len(listed) <= LISTED
     assert "json" in listed
     assert {one.name for one in options if one.rich_help_panel == MORE} >= {"tokenizer", "dtype", "device"}
-
-
-def test_the_names_that_no_plug_in_takes_are_those_of_the_commands() -> None:
-    registered = [str(one.name) for part in PARTS for one in part.commands.registered_commands]
-    assert sorted(OWN_COMMANDS) == sorted([*registered, "bench"])
