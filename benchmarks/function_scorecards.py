@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vesalius.runs.steps import rounded
+from vesalius.runs.steps import six_places
 
 KEPT = ("subject", "category", "mode", "seed", "suite", "n", "n_error", "metrics", "families", "kinds")
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     found = {path.parent.name: short(path.parent) for path in sorted(asked.runs.glob("*/scorecard.json"))}
-    asked.out.write_text(json.dumps(rounded(found), indent=1) + "\n", encoding="utf-8")
+    asked.out.write_text(json.dumps(six_places(found), indent=1) + "\n", encoding="utf-8")
     for name, card in found.items():
         first = next(iter(card["metrics"].items()))
         print(name, card["n"], first[0], round(first[1]["value"], 3))

@@ -43,7 +43,7 @@ from vesalius.model.states import WEIGHTS_FILE
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program
 from vesalius.rasp.inputs import outputs_differ, random_inputs
-from vesalius.rasp.interpreter import Linear, Look, LookPair
+from vesalius.rasp.interpreter import Linear, LookPair, LookUp
 from vesalius_truth.key import all_tasks
 from vesalius_truth.making import key_program
 from vesalius_truth.training.setting import model_tokens
@@ -189,7 +189,7 @@ def predicted(program: Program, column: int, moves: Moves, *, old_place: bool) -
     values: dict[str, Tensor] = {"tokens": moves.base.clamp(min=0), "indices": here}
     carries = set(written)  # what is computed from the moved output at its own position
     for step in program.steps_on(torch.device("cpu")):
-        pointwise = isinstance(step, Look | LookPair | Linear)
+        pointwise = isinstance(step, LookUp | LookPair | Linear)
         read = dict(values)
         if old_place and pointwise and carries.intersection(step.reads):
             read["indices"] = torch.where(given, reads, here)

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 import vesalius as ves
 from vesalius.behaviours.trial import trial
-from vesalius.discovery.redundancy import PASSES, growing_pairs
+from vesalius.discovery.rivals import PASSES, growing_pairs
 from vesalius.files import write_json
 from vesalius_mechrl.matrices import load_matrix
 from vesalius_mechrl.sets.sources import GROWTH_PROMPTS, LiveSource, PairEffects

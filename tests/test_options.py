@@ -14,7 +14,7 @@ from vesalius.api.door import VERBS
 from vesalius.cli import app
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
-from vesalius.options import Cut, Draw, Flat, Knockout, Load, Record, Scoring, Who, options_of
+from vesalius.options import Cut, Draw, Flat, Knockout, Load, OptionRecord, Scoring, Who, options_of
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_two_records_with_one_field_are_refused_when_a_verb_is_declared() -> Non
         Flat.of(twice)
 
 
-@pytest.mark.parametrize("record", Record.__subclasses__())
-def test_every_field_has_a_help_text(record: type[Record]) -> None:
+@pytest.mark.parametrize("record", OptionRecord.__subclasses__())
+def test_every_field_has_a_help_text(record: type[OptionRecord]) -> None:
     for option in options_of(record):
         assert option.flag.help.endswith(".")
 

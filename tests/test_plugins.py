@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from vesalius.cli import PARTS
 from vesalius.errors import BadInput
-from vesalius.plugins import function_named
+from vesalius.plugins import OWN_COMMANDS, function_named
 
 
 def test_a_function_is_found_by_its_name() -> None:
@@ -33,3 +34,8 @@ def test_errors_name_the_input_and_the_fix(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BadInput, match=reason):
         function_named(name, role="interpreter", known=("builtin", "table"))
+
+
+def test_the_names_that_no_plug_in_takes_are_those_of_the_commands() -> None:
+    registered = [str(one.name) for part in PARTS for one in part.commands.registered_commands]
+    assert sorted(OWN_COMMANDS) == sorted([*registered, "bench"])

@@ -119,45 +119,20 @@ __all__ = [
     "what_if",
     "why_attends",
 ]
-_HOMES = {
-    **{name: "vesalius.api" for name in __all__ if name not in globals()},
-    "Behaviour": "vesalius.behaviours",
-    "Component": "vesalius.components",
-    "Edge": "vesalius.components",
-    "Builtin": "vesalius.explanations.scientists",
-    **dict.fromkeys(("EAP", "EAPIG", "GIM", "Best", "RelP", "RelPQK"), "vesalius.discovery.attribution"),
-    "EdgeMasks": "vesalius.discovery.masks",
-    "Elimination": "vesalius.discovery.combining",
-    "Ensemble": "vesalius.discovery.combining",
-    "Masks": "vesalius.discovery.masks",
-    "ACDC": "vesalius.discovery.pruning",
-    "Sweep": "vesalius.discovery.sweep",
-    **dict.fromkeys(("Mean", "Resample", "ValueBias", "Zero"), "vesalius.intervene.ablations"),
-}
 
 
 class _Package(ModuleType):
     """The package, in which a function keeps its name although a subpackage of that name is imported."""
 
-    behaviours = property(lambda self: _api("behaviours"), lambda self, module: None)
-    report = property(lambda self: _api("report"), lambda self, module: None)
-
-
-def _api(name: str) -> Any:
-    return getattr(import_module("vesalius.api"), name)
+    behaviours = property(lambda self: __getattr__("behaviours"), lambda self, module: None)
+    report = property(lambda self: __getattr__("report"), lambda self, module: None)
 
 
 sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if not name.startswith("_"):
-        plugins = import_module("vesalius.plugins")
-        if (verb := plugins.loaded_plugin(plugins.VERBS, name, __all__)) is not None:
-            return verb
-    raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__dir__())}")
+    return import_module("vesalius.api.homes").named(name, of=__name__, beside=__all__)
 
 
 def __dir__() -> list[str]:

@@ -50,6 +50,12 @@ GROUPS = (
 )
 #: The distribution whose plug-ins are built in, and the packages in it.
 OWN = "vesalius"
+#: The commands that `vesalius.cli` declares; no plug-in takes their names.
+OWN_COMMANDS = (
+    *("check", "behaviours", "sweep", "discover", "explain", "show", "predict", "look", "atlas", "align", "what-if"),
+    *("complete", "neurons", "faithfulness", "retest", "ladder", "improve", "report", "runs", "diff", "replay"),
+    *("convert", "schema", "specimens", "models", "train", "generate", "plugins", "bench"),
+)
 _OWN_PACKAGE = re.compile(r"vesalius(_[a-z]+)?[.:]")
 #: What a plug-in may be called: names stand in lists, options, file names and before colons.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")

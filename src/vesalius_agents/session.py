@@ -28,7 +28,7 @@ from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.claims import NATURAL_KINDS
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.options import Load, Record, flag
+from vesalius.options import Load, OptionRecord, flag
 from vesalius_agents.hyve.prompting import StagePrompts
 from vesalius_session.briefing import TAXONOMY, helper_lines
 from vesalius_session.budget import Budget
@@ -45,7 +45,7 @@ EVERY = "all"
 MOST_PROMPTS, MOST_INPUTS = 64, 64
 
 
-class Allowed(Record):
+class Allowed(OptionRecord):
     """What an agent of an evaluation may do."""
 
     looks: Annotated[int, flag("Looks at the model.")] = 60

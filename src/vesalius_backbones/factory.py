@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vesalius.errors import BadInput, choices
-from vesalius.options import MAX_TOKENS, TIMEOUT, Calls, Record, flag, flattened
+from vesalius.options import MAX_TOKENS, TIMEOUT, Calls, OptionRecord, flag, flattened
 from vesalius_backbones.backbone import Backbone, Pays
 from vesalius_backbones.failures import Clock, Retrier, RetryPolicy, SpendingCap, SystemClock
 from vesalius_backbones.local import LocalConnection
@@ -23,7 +23,7 @@ ABILITIES = {name: provider.abilities for name, provider in PROVIDERS.items()} |
 }
 
 
-class Endpoint(Record):
+class Endpoint(OptionRecord):
     """How a language model is reached, and how it answers."""
 
     base_url: Annotated[str | None, flag("Address of its server, for compatible and local models.")] = None
@@ -41,7 +41,7 @@ class Endpoint(Record):
             raise BadInput(f"timeout {self.timeout:g}: give a positive number of seconds")
 
 
-class Patience(Record):
+class Patience(OptionRecord):
     """What is done about calls that fail, and replies that cannot be read."""
 
     retry: Annotated[RetryPolicy | None, flag("How often a call that failed is made again, and after how long.")] = None

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from vesalius.options import Ask, Draw, Record, Sample, flag
+from vesalius.options import Ask, Draw, OptionRecord, Sample, flag
 
 
-class StudyOptions(Record):
+class StudyOptions(OptionRecord):
     """What decides the circuit of a study."""
 
     circuit: Annotated[
@@ -58,7 +58,7 @@ class Explainer(Ask):
     ] = None
 
 
-class RatedBy(Record):
+class RatedBy(OptionRecord):
     """Against which roles explanations are rated, and by whom."""
 
     roles: Annotated[
@@ -76,7 +76,7 @@ class RatedBy(Record):
         object.__setattr__(self, "judge", tuple(self.judge or ()))  # a flag that is not given is None
 
 
-class Cells(Record):
+class Cells(OptionRecord):
     """Which models are surveyed, on which behaviours."""
 
     models: Annotated[
@@ -88,7 +88,7 @@ class Cells(Record):
     ] = ()
 
 
-class SurveyOptions(Record):
+class SurveyOptions(OptionRecord):
     """What decides the cells of a survey."""
 
     kind: Annotated[
@@ -115,7 +115,7 @@ class SurveyOptions(Record):
     ] = "auto"
 
 
-class NaturalOptions(Record):
+class NaturalOptions(OptionRecord):
     """Which explanations `bench natural` compares, and how they are graded."""
 
     behaviours: Annotated[
@@ -154,7 +154,7 @@ class NaturalOptions(Record):
             object.__setattr__(self, name, tuple(getattr(self, name) or ()))
 
 
-class Filling(Record):
+class Filling(OptionRecord):
     """What the runs that fill tables of a paper may use."""
 
     backbone: Annotated[
@@ -174,7 +174,7 @@ class Filling(Record):
         object.__setattr__(self, "judges", tuple(self.judges or ()))
 
 
-class LeagueOptions(Record):
+class LeagueOptions(OptionRecord):
     """What a league is made of."""
 
     seed: Annotated[int | None, flag("Seed of the tasks, part of the key. Default: a secret one is drawn.")] = None
@@ -190,7 +190,7 @@ class LeagueOptions(Record):
     ] = None
 
 
-class Entrant(Record):
+class Entrant(OptionRecord):
     """Who submits to a league: a scientist, explanations made elsewhere, or a discovery method."""
 
     scientist: Annotated[
@@ -215,7 +215,7 @@ class Entrant(Record):
 MIB_SCORED = Draw(n=32, split="validation")
 
 
-class MibRows(Record):
+class MibRows(OptionRecord):
     """The rows of MIB's causal variable track that a variable is read from, and the program that says what it is."""
 
     rows: Annotated[
@@ -232,7 +232,7 @@ class MibRows(Record):
     ] = None
 
 
-class MibTrained(Record):
+class MibTrained(OptionRecord):
     """Which variable is placed, where it is looked for, and on how many held-out prompts it is graded."""
 
     variable: Annotated[str, flag("The variable: ones_carry, answer_pointer, or a function of the program.")] = "answer"

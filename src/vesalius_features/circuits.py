@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import smooth_readout
 from vesalius.discovery.neurons import smallest_size
-from vesalius.discovery.shares import Kept, share_between
+from vesalius.discovery.shares import KeptShare, share_between
 from vesalius.errors import BadInput
 from vesalius.intervene.attribution import slopes_at
 from vesalius.intervene.probes import hooked_scores
@@ -132,7 +132,7 @@ class Keeping:
         self.runs += 1 if bool(kept.all()) else 2
         return torch.cat(found)
 
-    def share(self, kept: Bool[Tensor, " part"]) -> Kept:
+    def share(self, kept: Bool[Tensor, " part"]) -> KeptShare:
         """The share of the behaviour that these parts keep."""
         return share_between(self.none, self.scores(kept), self.full)
 
@@ -229,9 +229,9 @@ class LatentSet:
     parts: list[tuple[Part, float]]
     scored: int
     share_chosen: float
-    share: Kept
-    random: Kept
-    without_errors: Kept
+    share: KeptShare
+    random: KeptShare
+    without_errors: KeptShare
     runs: int
     n: int
     n_held_out: int

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from vesalius.documents.latents import Context, FeatureDetail
+from vesalius.documents.neurons import Context, FeatureDetail
 from vesalius.errors import BadInput
 from vesalius.intervene.probes import direct_logits
 from vesalius.model.dictionaries import Dictionaries, Dictionary

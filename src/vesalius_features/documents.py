@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from statistics import median
 
 from vesalius.documents.base import Answered, FrozenList, Record, ResultDocument
-from vesalius.documents.latents import FeatureDetail, LatentSet, passages
 from vesalius.documents.metric import Metric
+from vesalius.documents.neurons import FeatureDetail, LatentSet, passages
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.view import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vesalius.errors import BadInput, quoted
-from vesalius.options import Draw, Record, flag
+from vesalius.options import Draw, OptionRecord, flag
 from vesalius.options.verbs import require_share
 
 #: The prompts that latents are chosen by.
@@ -17,7 +17,7 @@ MEASURED = Draw(n=32)
 _LAYERS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 
 
-class TranscoderTraining(Record):
+class TranscoderTraining(OptionRecord):
     """What transcoders are trained on, of which layers, how wide and for how long."""
 
     text: Annotated[
@@ -81,7 +81,7 @@ class TranscoderTraining(Record):
         return tuple(sorted(found))
 
 
-class LatentSearch(Record):
+class LatentSearch(OptionRecord):
     """How much of a behaviour a set of latents keeps."""
 
     keep: Annotated[

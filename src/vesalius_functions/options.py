@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 from vesalius.errors import BadInput
-from vesalius.options import Record, flag
+from vesalius.options import OptionRecord, flag
 
 
-class Drawn(Record):
+class Drawn(OptionRecord):
     """Which functions of a category."""
 
     count: Annotated[
@@ -34,7 +34,7 @@ class Functions(Drawn):
     ] = None
 
 
-class Interpreting(Record):
+class Interpreting(OptionRecord):
     """Who interprets functions, by which means, and on what the answers are tested."""
 
     interpreter: Annotated[
@@ -83,7 +83,7 @@ class Interpreting(Record):
     ] = None
 
 
-class Recipe(Record):
+class Recipe(OptionRecord):
     """How an evaluator is trained."""
 
     forms: Annotated[

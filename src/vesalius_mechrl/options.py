@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from vesalius.options import Record, flag, require_drawable
+from vesalius.options import OptionRecord, flag, require_drawable
 
 
-class Experiment(Record):
+class Experiment(OptionRecord):
     """What the tables of MechRL are made of."""
 
     paper: Annotated[bool, flag("As published, quirks included; says which.", "--paper")] = False
@@ -64,7 +64,7 @@ class Experiment(Record):
     ] = None
 
 
-class SetSearch(Record):
+class SetSearch(OptionRecord):
     """Among which heads sets are searched, on which prompts, and what counts."""
 
     pool: Annotated[Any, flag("The heads to choose among, comma-separated. Default: all.", rare=True)] = None

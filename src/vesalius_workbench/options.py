@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from vesalius.options import Record, flag
+from vesalius.options import OptionRecord, flag
 
 
-class Served(Record):
+class Served(OptionRecord):
     """Where the page is served, and to whom."""
 
     port: Annotated[int, flag("Port; 0: any that is free.", least=0, most=65535)] = 0

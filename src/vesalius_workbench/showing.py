@@ -25,7 +25,7 @@ from vesalius.documents.view import (
     Text,
     Tokens,
     View,
-    shortened,
+    cut_text,
     words,
 )
 from vesalius.report.html import TAG_MEANINGS, anchor, macro
@@ -92,7 +92,7 @@ def _(one: Code) -> dict[str, Any]:
 def _(one: Sheet) -> dict[str, Any]:
     table = asdict(drawn(one))
     for cell in (cell for row in table["rows"] for cell in row):
-        cell["text"] = shortened(cell["text"], MOST_CELL)
+        cell["text"] = cut_text(cell["text"], MOST_CELL)
         if not cell["number"]:
             cell["value"] = ""  # words are sorted by what they say
     return table

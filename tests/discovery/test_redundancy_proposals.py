@@ -6,7 +6,7 @@ import torch
 from tests.explanations.induction_model import as_specimen, induction_model, word_tokenizer
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.redundancy import growing_pairs, growth, strongest
+from vesalius.discovery.rivals import growing_pairs, growth, strongest
 from vesalius.intervene import Cost
 from vesalius.intervene.ablations import Resample
 from vesalius.intervene.attribution import attribute, attribute_once_replaced

@@ -17,7 +17,7 @@ from vesalius.intervene.signed import (
     MOVER,
     SUPPRESSOR,
     WRONG_MOVER,
-    Sides,
+    LogitSides,
     lost,
     parted,
     signed,
@@ -102,10 +102,10 @@ def test_the_score_is_right_minus_wrong() -> None:
     torch.testing.assert_close(score, sides.right - sides.wrong)
 
 
-def sides(right: float, wrong: float, rest: float, noise: float = 0.02) -> Sides:
+def sides(right: float, wrong: float, rest: float, noise: float = 0.02) -> LogitSides:
     """What a component adds on 12 prompts, about these figures."""
     spread = torch.linspace(-noise, noise, 12)
-    return Sides(right + spread, wrong + spread.flip(0), rest + spread.roll(3))
+    return LogitSides(right + spread, wrong + spread.flip(0), rest + spread.roll(3))
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_a_word_needs_more_than_chance_and_the_least_that_counts() -> None:
     assert word_of(sides(0.01, 0.0, 0.0, noise=0.5)) is None
     assert word_of(sides(0.2, 0.0, 0.0)) == MOVER
     assert word_of(sides(0.2, 0.0, 0.0), least=0.3) is None
-    assert word_of(Sides(*(torch.tensor([x]) for x in (1.0, 0.0, 0.0)))) is None  # one prompt
+    assert word_of(LogitSides(*(torch.tensor([x]) for x in (1.0, 0.0, 0.0)))) is None  # one prompt

@@ -24,10 +24,10 @@ points. Modules are imported when a name of theirs is first used, so that loadin
 key's door.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vesalius.plugins import VERBS, all_names, loaded_plugin
+from vesalius.api.homes import OFFERED, named
+from vesalius.plugins import VERBS, all_names
 
 if TYPE_CHECKING:
     from vesalius.api.alignments import align
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from vesalius.api.catalogue import behaviours, bos_text, next_tokens, predict, show
     from vesalius.api.continuing import complete
     from vesalius.api.discoveries import discover, neurons
-    from vesalius.api.explanations import explain, retest
+    from vesalius.api.explanations import explain, ladder, retest
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if
-    from vesalius.api.ladders import ladder
     from vesalius.api.listing import models, specimens
     from vesalius.api.loading import check, load
     from vesalius.api.looking import attention, instruments, lens, look, why_attends
@@ -50,82 +49,11 @@ if TYPE_CHECKING:
     from vesalius.documents.attribution_graph import convert
     from vesalius.documents.kinds import schema, schema_names
 
-#: The names that each module defines.
-_DEFINED = {
-    "vesalius.api.alignments": ("align",),
-    "vesalius.api.atlases": ("atlas",),
-    "vesalius.api.benchmarks": ("bench",),
-    "vesalius.api.catalogue": ("behaviours", "bos_text", "next_tokens", "predict", "show"),
-    "vesalius.api.continuing": ("complete",),
-    "vesalius.api.discoveries": ("discover", "neurons"),
-    "vesalius.api.explanations": ("explain", "retest"),
-    "vesalius.api.kept_circuits": ("explained_circuit", "faithfulness"),
-    "vesalius.api.knockouts": ("save_what_if", "what_if"),
-    "vesalius.api.ladders": ("ladder",),
-    "vesalius.api.listing": ("models", "specimens"),
-    "vesalius.api.loading": ("check", "load"),
-    "vesalius.api.looking": ("attention", "instruments", "lens", "look", "why_attends"),
-    "vesalius.api.plans": ("plan",),
-    "vesalius.api.plugin_listing": ("plugins",),
-    "vesalius.api.runs": ("diff", "replay", "report", "rerun", "results", "what_if_again"),
-    "vesalius.api.sweeps": ("sweep", "sweep_report"),
-    "vesalius.documents.attribution_graph": ("convert",),
-    "vesalius.documents.kinds": ("schema", "schema_names"),
-}
-_HOMES = {name: module for module, names in _DEFINED.items() for name in names}
-__all__ = [
-    "align",
-    "atlas",
-    "attention",
-    "behaviours",
-    "bench",
-    "bos_text",
-    "check",
-    "complete",
-    "convert",
-    "diff",
-    "discover",
-    "explain",
-    "explained_circuit",
-    "faithfulness",
-    "instruments",
-    "ladder",
-    "lens",
-    "load",
-    "look",
-    "models",
-    "neurons",
-    "next_tokens",
-    "plan",
-    "plugins",
-    "predict",
-    "replay",
-    "report",
-    "rerun",
-    "results",
-    "retest",
-    "save_what_if",
-    "schema",
-    "schema_names",
-    "show",
-    "specimens",
-    "sweep",
-    "sweep_report",
-    "what_if",
-    "what_if_again",
-    "why_attends",
-]
-
 
 def __getattr__(name: str) -> Any:
-    """What is not in the table is a verb of another package: an entry point of the group `vesalius.verbs`."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    verb = None if name.startswith("_") else loaded_plugin(VERBS, name, _HOMES)
-    if verb is None:
-        raise AttributeError(f"module 'vesalius.api' has no attribute {name!r}")
-    return verb
+    """What no module of this package defines is a verb of another: an entry point of the group `vesalius.verbs`."""
+    return named(name, of=__name__, beside=OFFERED)
 
 
 def __dir__() -> list[str]:
-    return sorted(all_names(VERBS, __all__))
+    return sorted(all_names(VERBS, OFFERED))

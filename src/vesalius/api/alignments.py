@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
+from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb, with_page
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.documents.alignment import Alignment
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.explanations.variables.algorithms import Algorithm, find_algorithm
 from vesalius.explanations.variables.align import Asked, align_variables
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -75,10 +75,4 @@ def align(
         note_unperformed(specimen.name, specimen.behaviour, performed, force=force.force)
         asked = asked_of(aligned, draw, sandboxed)
         result = align_variables(specimen, algorithm, asked, rival=rival, request=request, progress=progress)
-    if directory is None:
-        return result
-    result = result.model_copy(update={"directory": str(directory)})
-    with result_kept(result):
-        result.save(directory)
-        result.page(directory)
-    return result
+    return with_page(result, directory)

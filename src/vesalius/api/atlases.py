@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from vesalius.api.door import RUNS, place_for, removed_if_empty, request_on, verb
+from vesalius.api.door import RUNS, place_for, removed_if_empty, request_on, verb, with_page
 from vesalius.documents.atlas import ATLAS_FILE, Atlas, Part
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.view import title_of
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.explanations.atlas import atlas_of
 from vesalius.explanations.atlas.text import WORDS
 from vesalius.explanations.running.fitting import attention_words
@@ -42,14 +42,7 @@ def atlas(specimen: Specimen, *, charted: Charted, out: Out = None, progress: Pr
             words = tuple(charted.words) or WORDS
             result = atlas_of(specimen, request, model=model, seed=charted.seed, words=words, progress=progress)
             result = _with_attention(result, specimen, progress)
-    result = _with_parts(result, specimen, directory)
-    if directory is None:
-        return result
-    result = result.model_copy(update={"directory": str(directory)})
-    with result_kept(result):
-        result.save(directory)
-        result.page(directory)
-    return result
+    return with_page(_with_parts(result, specimen, directory), directory)
 
 
 def _kept(file: Path, model: str, request: Request) -> Atlas | None:

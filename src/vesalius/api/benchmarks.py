@@ -20,7 +20,7 @@ from vesalius.values import JsonObject
 __all__ = ["bench"]
 
 
-def bench(benchmark: str, **options: Any) -> Any:
+def bench(benchmark: str, **options: object) -> Any:
     """Run a benchmark: "circuits", "discovery", "functions", "mechrl" or one of a plug-in; returns its scorecard.
 
     The options are those of `bench_circuits`, `bench_discovery`, `bench_functions` and `bench_mechrl`.
@@ -28,7 +28,7 @@ def bench(benchmark: str, **options: Any) -> Any:
     return benchmark_named(benchmark).run(**options)
 
 
-class Limits(Protocol):
+class RunLimits(Protocol):
     """What may change when a run is resumed: the results do not depend on it."""
 
     def as_data(self) -> JsonObject:
@@ -40,7 +40,7 @@ def performed(
     directory: Path,
     settings: RunSettings,
     benchmark: Callable[[Run], ScoredSteps],
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     *,
     names: Mapping[str, str] | None = None,
     jobs: int,

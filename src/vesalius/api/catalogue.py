@@ -43,7 +43,7 @@ def show(specimen: Specimen) -> SpecimenDescription:
 
 
 @verb
-def predict(specimen: Specimen, inputs: Sequence[Any] | str) -> list[list[Any]]:
+def predict(specimen: Specimen, inputs: Sequence[object] | str) -> list[list[Any]]:
     """The model's decoded outputs for each input (a list of tokens, or a text), one per token; a natural model also
     takes one text alone.
     """
@@ -56,7 +56,7 @@ def bos_text(specimen: Specimen) -> str | None:
 
 
 @verb
-def next_tokens(specimen: Specimen, inputs: Sequence[Any] | str, *, top: int = 5) -> list[list[JsonObject]]:
+def next_tokens(specimen: Specimen, inputs: Sequence[object] | str, *, top: int = 5) -> list[list[JsonObject]]:
     """The `top` likeliest tokens after each text, with their probabilities."""
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary):
@@ -81,7 +81,7 @@ def likeliest_tokens(vocabulary: TextVocabulary, logits: Tensor, top: int) -> li
     ]
 
 
-def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:
+def _several(specimen: Specimen, inputs: Sequence[object] | str) -> Sequence[object]:
     """Inputs as a list; one text alone stands for itself."""
     return [inputs] if isinstance(inputs, str) and isinstance(specimen.vocabulary, TextVocabulary) else inputs
 

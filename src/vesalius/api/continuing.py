@@ -12,11 +12,12 @@ from torch import Tensor
 
 from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
 from vesalius.api.door import place_for, request_on, verb
+from vesalius.api.door import written as in_directory
 from vesalius.api.knockouts import sites_in
 from vesalius.documents.base import FrozenDict
-from vesalius.documents.completion import COMPLETION_FILE, Completion, NextToken
+from vesalius.documents.experiments import COMPLETION_FILE, Completion, NextToken
 from vesalius.documents.request import IN_PYTHON, Request
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.intervene.ablations import ABLATIONS
 from vesalius.intervene.generation import (
     Changes,
@@ -72,7 +73,15 @@ def complete(
     if prompt.shape[1] + continuing.tokens > model.config.n_ctx:
         most = max(0, model.config.n_ctx - prompt.shape[1])
         raise BadInput(f"`tokens` {continuing.tokens}: after this prompt the model's context has room for {most}")
-    changes = _changes(specimen, continuing, prompt, sparse)
+    edits = () if continuing.edits is None else tuple(sites_in(specimen, continuing.edits, sparse))
+    source = None
+    if continuing.source is not None:
+        source = _tokens(specimen, continuing.source, "source")
+        if source.shape != prompt.shape:
+            lengths = f"has {source.shape[1]} tokens and `prompt` has {prompt.shape[1]}"
+            raise BadInput(f"`source`: {lengths}; give two texts of as many tokens")
+    kind = ABLATIONS[continuing.kind or "zero"]()
+    changes = Changes(edits, kind, source, _steering(specimen, continuing))
     clean, edited = clean_next(model), changes.next(model, prompt)
     with torch.no_grad():
         before, after = clean(prompt), edited(prompt)
@@ -101,12 +110,8 @@ def complete(
         seconds=time.perf_counter() - start,
     )
     words = tuple(filter(None, (continuing.edits, continuing.steer and f"steer-{continuing.steer}")))
-    if directory := place_for(
-        out, specimen, request, asked, sparse, words=[word[:60].replace("->", "-") for word in words]
-    ):
-        with result_kept(document):
-            document.write(directory / COMPLETION_FILE)
-    return document
+    short = [word[:60].replace("->", "-") for word in words]
+    return in_directory(document, place_for(out, specimen, request, asked, sparse, words=short), COMPLETION_FILE)
 
 
 def _request(specimen: Specimen, asked: Continuing, sparse: Sparse) -> Request:
@@ -122,18 +127,6 @@ def _tokens(specimen: Specimen, text: str, name: str) -> Int[Tensor, "1 pos"]:
     if not tokens.shape[1]:
         raise BadInput(f"`{name}` {text!r} has no tokens; give a longer text")
     return tokens
-
-
-def _changes(specimen: Specimen, continuing: Continuing, prompt: Int[Tensor, "1 pos"], sparse: Sparse) -> Changes:
-    edits = () if continuing.edits is None else tuple(sites_in(specimen, continuing.edits, sparse))
-    source = None
-    if continuing.source is not None:
-        source = _tokens(specimen, continuing.source, "source")
-        if source.shape != prompt.shape:
-            lengths = f"has {source.shape[1]} tokens and `prompt` has {prompt.shape[1]}"
-            raise BadInput(f"`source`: {lengths}; give two texts of as many tokens")
-    kind = ABLATIONS[continuing.kind or "zero"]()
-    return Changes(edits, kind, source, _steering(specimen, continuing))
 
 
 def _steering(specimen: Specimen, continuing: Continuing) -> Steering | None:
@@ -158,7 +151,7 @@ def _steering(specimen: Specimen, continuing: Continuing) -> Steering | None:
     return Steering(sites[0], direction, continuing.strength)
 
 
-def _direction(given: Any) -> Float[Tensor, " width"]:
+def _direction(given: object) -> Float[Tensor, " width"]:
     """A direction as it was given: a tensor, or a file with one."""
     if isinstance(given, Tensor):
         return given.detach().cpu().float()
@@ -171,7 +164,7 @@ def _direction(given: Any) -> Float[Tensor, " width"]:
     return direction.float()
 
 
-def _named(direction: Any) -> str | None:
+def _named(direction: object) -> str | None:
     """What a request says of a direction."""
     return IN_PYTHON if isinstance(direction, Tensor) else None if direction is None else str(direction)
 

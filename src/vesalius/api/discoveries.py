@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from vesalius.api.dictionaries import require_fitting
-from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb
+from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb, with_page
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import held_out_prompts, run_checks
@@ -23,9 +23,8 @@ from vesalius.discovery.whole import Search, prompt_sets, whole_circuit
 from vesalius.documents.checks import Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.latents import LatentSet
 from vesalius.documents.metric import Metric
-from vesalius.documents.neurons import NeuronCircuit
+from vesalius.documents.neurons import LatentSet, NeuronCircuit
 from vesalius.documents.request import Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.whole import KEEP, KEEP_LISTED, WholeCircuit
@@ -42,7 +41,7 @@ from vesalius.runs.parts import parts_on
 
 
 def require_discoverable(
-    specimen: Any, method: Named | None, cut: Cut, checked: Checked, material: Trial | None = None, **options: object
+    specimen: object, method: Named | None, cut: Cut, checked: Checked, material: Trial | None = None, **options: object
 ) -> Method:
     """The method with its options (None: the usual one of a natural model); refuses what does not go together before
     the model is loaded.
@@ -318,15 +317,11 @@ def neurons(
         )
     note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force.force)
     document = _document(result, request, scoring.keep)
-    if directory is None:
-        return document
-    config = specimen.model.config
-    document = document.model_copy(update={"directory": str(directory)})
-    with result_kept(document):
-        Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
-        document.save(directory)
-        document.page(directory)
-    return document
+    if directory is not None:
+        config = specimen.model.config
+        with result_kept(document):
+            Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
+    return with_page(document, directory)
 
 
 def _document(result: NeuronSet, request: Request, keep: float) -> NeuronCircuit:

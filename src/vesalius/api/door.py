@@ -27,14 +27,15 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.trial import Trial
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import split_names
+from vesalius.documents.base import ResultDocument
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import MATERIAL, Command, Request
 from vesalius.documents.trace import Trace
 from vesalius.documents.view import title_of
-from vesalius.errors import BadInput, note
+from vesalius.errors import BadInput, note, result_kept
 from vesalius.intervene import Batch
 from vesalius.model.specimen import Specimen
-from vesalius.options import Flat, Load, Option, Out, Record, given_options
+from vesalius.options import Flat, Load, Option, OptionRecord, Out, given_options
 from vesalius.progress import Progress, shown
 
 # What calls have in common: where they leave their files (the directory asked for, or one under `vesalius-runs` named
@@ -141,6 +142,7 @@ def findable_model(model: str | None) -> str | None:
 
 
 Answer = TypeVar("Answer")
+Written = TypeVar("Written", bound=ResultDocument)
 #: What each verb takes, by the name of its function.
 VERBS: dict[str, Flat] = {}
 #: What callers may give for parameters that verbs see in one form: the type, and the default.
@@ -170,7 +172,7 @@ def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None
     VERBS[function.__name__] = flat
 
     @wraps(function)
-    def call(*args: Any, **given: Any) -> Answer:
+    def call(*args: object, **given: object) -> Answer:
         arguments = flat.gather(args, given)
         if check is not None:
             check(**{name: arguments[name] for name in checked if name in arguments}, **flat.further(arguments))
@@ -187,7 +189,7 @@ def verb(function: Callable[..., Answer], *, check: Callable[..., object] | None
 
 
 def request_on(
-    specimen: Specimen, command: Command, *records: Record, material: Trial | None = None, **fields: Any
+    specimen: Specimen, command: Command, *records: OptionRecord, material: Trial | None = None, **fields: Any
 ) -> Request:
     """What a verb was asked, read off its records: fields that a `Request` has itself, and the options that are not the
     usual ones. `fields` are those of the request that the verb alone knows.
@@ -215,7 +217,7 @@ def request_on(
 
 
 def place_for(
-    out: Out, specimen: Specimen, request: Request, *records: Record, words: Sequence[str] = ()
+    out: Out, specimen: Specimen, request: Request, *records: OptionRecord, words: Sequence[str] = ()
 ) -> Path | None:
     """The directory of a result, made: `out`, or one named after whatever decides the result; None to write nothing.
     `words` are further ones of its name.
@@ -237,6 +239,25 @@ def place_for(
     )
 
 
+def written(document: Written, directory: Path | None, file: str) -> Written:
+    """A result, written as this file of its directory where it has one."""
+    if directory is not None:
+        with result_kept(document):
+            document.write(directory / file)
+    return document
+
+
+def with_page(document: Written, directory: Path | None) -> Written:
+    """A result that names its directory, where it has one, and lies there with its page."""
+    if directory is None:
+        return document
+    document = document.model_copy(update={"directory": str(directory)})
+    with result_kept(document):
+        document.save(directory)
+        document.page(directory)
+    return document
+
+
 def subject_words(specimen: Specimen) -> tuple[str, str | None]:
     """The model and the behaviour in the name of a directory. What was read from a path has a few digits of it as well,
     so that the result of one file does not take the place of that of another of the same name.
@@ -254,11 +275,11 @@ def _digits(name: str) -> str:
     return ""
 
 
-def _usual(command: str) -> list[Record]:
+def _usual(command: str) -> list[OptionRecord]:
     return list(VERBS[command.replace("-", "_")].records.values())
 
 
-def _word(option: Option, value: Any) -> str:
+def _word(option: Option, value: object) -> str:
     """A value in the name of a directory."""
     return str(option.flag.word).format("_".join(map(str, value)) if isinstance(value, list | tuple) else value)
 

@@ -1,4 +1,4 @@
-"""What the components of a circuit do, with evidence; and a claim about one decided again.
+"""What the components of a circuit do, with evidence; a claim about one decided again, and the program run again.
 
 With a directory the explanation and its page are written to it; where a language model explains, also `trace.json`, how
 it came about, and `calls.jsonl`, every call it made, so that the same call continues an interrupted explanation.
@@ -6,6 +6,7 @@ it came about, and `calls.jsonl`, every call it made, so that the same call cont
 
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,15 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.door import directory_for, note_problems, removed_if_empty, subject_options, subject_words, verb
+from vesalius.api.door import (
+    directory_for,
+    note_problems,
+    removed_if_empty,
+    subject_options,
+    subject_words,
+    verb,
+    written,
+)
 from vesalius.api.loading import loaded
+from vesalius.behaviours.trial import NothingUnseen
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.components import Component
 from vesalius.discovery.discover import circuit_method
 from vesalius.documents.experiments import RETEST_FILE, Retest
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, result_kept
+from vesalius.documents.running import LADDER_FILE, Ladder
+from vesalius.errors import BadInput, quoted, result_kept
+from vesalius.explanations.natural import PROMPTS
+from vesalius.explanations.natural.selection import StudyLimits
 from vesalius.explanations.retesting import decide_again, record_of, why_not_again
+from vesalius.explanations.running import fitted_prompts, parse_program, run_again
 from vesalius.explanations.scientists import (
     BUILTIN,
     Builtin,
@@ -152,7 +167,7 @@ def explain(
     return explanation
 
 
-def _open_backbone(name: str, **options: Any) -> Any:
+def _open_backbone(name: str, **options: object) -> Any:
     """A language model, opened by the verb `open_backbone` of an installed package."""
     opener = loaded_plugin(VERBS, "open_backbone", ())
     if opener is None:
@@ -279,11 +294,8 @@ def retest(
         after=after,
         seconds=time.perf_counter() - start,
     )
-    if out:
-        directory = directory_for(out, "retest", given.specimen, component, before.kind, f"seed{seed}")
-        with result_kept(document):
-            document.write(directory / RETEST_FILE)
-    return document
+    name = ("retest", given.specimen, component, before.kind, f"seed{seed}")
+    return written(document, directory_for(out, *name) if out else None, RETEST_FILE)
 
 
 def explained_specimen(
@@ -308,3 +320,81 @@ def read_explanation(explanation: Explanation | str | Path) -> tuple[Explanation
     path = Path(explanation)
     file = path / EXPLANATION_FILE if path.is_dir() else path
     return Explanation.read(file), str(explanation)
+
+
+# The program of a finished explanation run again in the model's place: on other prompts, or with other programs.
+
+#: The fewest prompts with an interval.
+LEAST = 4
+
+
+@verb
+def ladder(
+    explanation: Explanation | str | Path,
+    programs: Mapping[str, str] | None = None,
+    *,
+    n: int = 32,
+    seed: int = 1,
+    specimen: Specimen | str | int | Path | None = None,
+    out: Out = None,
+    progress: Progress = silent,
+) -> Ladder:
+    """Run the program of an explanation in the model's place, on `n` prompts of another `seed` and `n` of other
+    templates, and measure every rung of its ladder and every control again.
+
+    No prompt is one that the programs were fitted to: where a behaviour has few, fewer than `n` are left, and every
+    figure has its `n`.
+
+    `explanation` is one of a natural model, its file or its directory. `programs` take the place of those of some
+    heads, `{"L18H6": "1 back 0.9 + BOS 0.1"}`: a false one is seen by what is kept. `specimen` replaces the model that
+    the explanation names, which is read as it was then.
+    """
+    started = time.perf_counter()
+    require_drawable(n, seed)
+    if n < LEAST:
+        raise BadInput(f"{n} prompts are too few for intervals; request at least {LEAST}")
+    given, place = read_explanation(explanation)
+    running = given.running
+    if running is None or given.behaviour is None:
+        raise BadInput(
+            f"the explanation of {given.specimen!r} has no program that runs; run `vesalius explain` of a natural "
+            "model without --no-ladder"
+        )
+    _require_programs(programs or {}, {one.head for one in running.heads})
+    model = explained_specimen(given, specimen, progress=progress)
+    usual = PROMPTS if given.request is None else given.request.options.get("n", PROMPTS)
+    fitted = fitted_prompts(model, StudyLimits.of(None, int(str(usual))).n, seed=given.seed)
+    try:
+        again = run_again(model, running, programs=programs, fitted=fitted, n=n, seed=seed, progress=progress)
+    except NothingUnseen:
+        raise BadInput(
+            f"every prompt of {given.behaviour} that seed {seed} draws fitted the programs or chose the set; take "
+            "another --seed, or give the behaviour more rows"
+        ) from None
+    document = Ladder(
+        request=Request(
+            command="ladder",
+            specimen=place,
+            options={"n": n, **({"programs": dict(programs)} if programs else {})},
+            seed=seed,
+        ),
+        specimen=given.specimen,
+        behaviour=given.behaviour,
+        before=running.claimed.kept,
+        running=again,
+        seconds=round(time.perf_counter() - started, 2),
+    )
+    directory = directory_for(out, "ladder", given.specimen, given.behaviour, f"n{n}", f"seed{seed}") if out else None
+    return written(document, directory, LADDER_FILE)
+
+
+def _require_programs(programs: Mapping[str, str], heads: set[str]) -> None:
+    """Refuse what is no program, and heads that have none to replace."""
+    if not isinstance(programs, Mapping):
+        raise BadInput(f"programs {quoted(str(programs), 60)}: give heads with their programs, {{'L18H6': '1 back'}}")
+    for name, text in programs.items():
+        if not isinstance(text, str):
+            raise BadInput(f"program {quoted(str(text), 60)} of head {name} is no text; write it, such as '1 back'")
+        parse_program(text)
+        if str(Component.parse(name)) not in heads:
+            raise BadInput(f"head {name} has no program in this explanation; choose one of {', '.join(sorted(heads))}")

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from vesalius.api.dictionaries import dictionaries_of, other_model, require_fitting
-from vesalius.api.door import directory_for, place_for, removed_if_empty, request_on, verb
+from vesalius.api.door import directory_for, place_for, removed_if_empty, request_on, verb, written
 from vesalius.api.sweeps import usual_kind
 from vesalius.behaviours.contrast import require_contrast
 from vesalius.behaviours.trial import Trial, trial, unchanged_outputs
@@ -22,7 +21,7 @@ from vesalius.discovery.what_if import KINDS, LIKELY, Replacements, RunOutputs
 from vesalius.documents.experiments import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.documents.metric import Metric
 from vesalius.documents.sweep import SIDES
-from vesalius.errors import BadInput, Failed, result_kept
+from vesalius.errors import BadInput, Failed
 from vesalius.intervene import Batch, Readout
 from vesalius.intervene.ablations import ablation_named
 from vesalius.intervene.features import bound
@@ -75,10 +74,7 @@ def what_if(
     progress("running the prompts", 1, 1)
     named = "+".join(document.request.components or ())[:60]
     asked = (edit, *_drawn(edit, draw), force, sparse)
-    if directory := place_for(out, specimen, document.request, *asked, words=(named,)):
-        with result_kept(document):
-            document.write(directory / WHAT_IF_FILE)
-    return document
+    return written(document, place_for(out, specimen, document.request, *asked, words=(named,)), WHAT_IF_FILE)
 
 
 def _drawn(edit: Edit, draw: Draw) -> tuple[Draw, ...]:
@@ -182,7 +178,7 @@ def _likely(reading: RunOutputs, row: int) -> tuple[Likely, ...]:
     return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
 
 
-def _tokens(given: object) -> Any:
+def _tokens(given: object) -> object:
     """A prompt as it was given; a text that is a JSON list stands for the list of its tokens."""
     if isinstance(given, str) and given.lstrip().startswith("["):
         with suppress(json.JSONDecodeError, RecursionError):

@@ -24,11 +24,11 @@ from vesalius.progress import Progress, shown
 
 
 def load(
-    name: Any,
+    name: object,
     *,
-    behaviour: Any = None,
+    behaviour: object = None,
     metric: BehaviourMetric | None = None,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     revision: str | None = None,
@@ -93,7 +93,7 @@ def require_known(name: str) -> None:
         raise BadInput(f"specimen {name!r} is not known; use {known}, a path or a hub id such as org/model")
 
 
-def _read_with(tokenizer: Any, revision: str | None) -> dict[str, Any]:
+def _read_with(tokenizer: object, revision: str | None) -> dict[str, Any]:
     """How a model was read, as its requests name it."""
     if tokenizer is not None:
         tokenizer = str(tokenizer) if isinstance(tokenizer, str | Path) else IN_PYTHON
@@ -123,9 +123,9 @@ def loaded(
 
 
 def check(
-    model: Any,
+    model: object,
     *,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     revision: str | None = None,

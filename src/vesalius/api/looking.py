@@ -51,7 +51,7 @@ def look(specimen: Specimen, prompt: Any, *, top: int = 10) -> Look:
 
 
 @verb
-def attention(specimen: Specimen, prompt: Any, *, layer: int) -> AttentionLook:
+def attention(specimen: Specimen, prompt: object, *, layer: int) -> AttentionLook:
     """The attention of every head of one layer on one prompt: `heads[i].pattern[query][key]`."""
     n_layers = specimen.model.config.n_layers
     if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < n_layers:
@@ -76,7 +76,7 @@ def attention(specimen: Specimen, prompt: Any, *, layer: int) -> AttentionLook:
 
 
 @verb
-def lens(specimen: Specimen, prompt: Any, components: Iterable[str | Component] | str, *, top: int = 5) -> LensLook:
+def lens(specimen: Specimen, prompt: object, components: Iterable[str | Component] | str, *, top: int = 5) -> LensLook:
     """The tokens whose logits each component's output raises most, at every position of one prompt."""
     vocabulary, model = specimen.vocabulary, specimen.model
     if not isinstance(vocabulary, TextVocabulary):
@@ -103,12 +103,12 @@ def lens(specimen: Specimen, prompt: Any, components: Iterable[str | Component] 
 @verb
 def why_attends(
     specimen: Specimen,
-    prompt: Any,
+    prompt: object,
     head: str | Component,
     *,
     query: int = -1,
     key: int | None = None,
-    source: Any = None,
+    source: object = None,
     top: int = 10,
 ) -> AttendingLook:
     """Why a head attends from one token of a prompt to another, and what it carries from there: its score as an exact
@@ -242,7 +242,7 @@ def _gains(specimen: Specimen, output: Tensor, resid: Tensor, top: int) -> tuple
     )
 
 
-def _tokens(specimen: Specimen, prompt: Any) -> Int[Tensor, "1 pos"]:
+def _tokens(specimen: Specimen, prompt: object) -> Int[Tensor, "1 pos"]:
     length = specimen.vocabulary.lengths([prompt])[0]
     if length > MOST_TOKENS:
         raise BadInput(f"prompt: has {length} tokens; at most {MOST_TOKENS} can be looked at")

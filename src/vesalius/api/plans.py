@@ -7,7 +7,6 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +15,8 @@ from vesalius.api.circuit_sources import circuit_fields
 from vesalius.api.discoveries import latent_options, latent_verb, require_discoverable, require_selection
 from vesalius.api.door import VERBS
 from vesalius.api.explanations import require_explainable, scientist_of
+from vesalius.api.homes import named
 from vesalius.api.loading import loaded
-from vesalius.api.planned_checks import check_rows, selection_rows, whole_rows
 from vesalius.api.sweeps import (
     LATENTS,
     ROWS_BETWEEN_SAVES,
@@ -27,7 +26,17 @@ from vesalius.api.sweeps import (
     swept_sites,
     usual_kind,
 )
-from vesalius.api.workloads import Case, case_of, loaded_case, memory_of, read_shape, shape_case
+from vesalius.api.workloads import (
+    Case,
+    case_of,
+    check_rows,
+    loaded_case,
+    memory_of,
+    read_shape,
+    selection_rows,
+    shape_case,
+    whole_rows,
+)
 from vesalius.behaviours.contrast import MOST_PROMPTS as CONTRAST_PROMPTS
 from vesalius.behaviours.contrast import contrast_passes
 from vesalius.behaviours.trial import columns_of, trial
@@ -80,10 +89,10 @@ TIMED_PROMPTS = 8
 def plan(
     command: str,
     specimen: Specimen | str | int | Path,
-    *records: Any,
+    *records: object,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
-    **options: Any,
+    **options: object,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover", "neurons", "atlas", "explain" or "align". One small chunk is run to time it.
@@ -96,7 +105,7 @@ def plan(
     """
     if command not in PLANNED:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(PLANNED)}")
-    getattr(import_module("vesalius.api"), command)  # so that the verb is declared
+    named(command, of="vesalius.api", beside=())  # so that the verb is declared
     work = PLANNED[command](VERBS[command].gather([specimen, *records], options))
     load, asked = work.load, work.prompts
     with shown(progress) as report:

@@ -1,11 +1,11 @@
 """The plug-ins of installed packages, and whether they can be used."""
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 from typer import Typer
 
 from vesalius import consent
+from vesalius.api.homes import HOMES
 from vesalius.behaviours.registry import behaviour, behaviours
 from vesalius.discovery.discover import TAKEN as METHODS
 from vesalius.discovery.discover import method_class
@@ -23,6 +23,7 @@ from vesalius.plugins import (
     DOCUMENTS,
     GROUPS,
     OWN,
+    OWN_COMMANDS,
     RUNS,
     Plugin,
     PluginGroup,
@@ -51,8 +52,8 @@ def plugins(*, check: bool = False, trust: str | None = None, revoke: str | None
         "vesalius.behaviours": tuple(one.name for one in behaviours()),
         "vesalius.model_loaders": MODELS,
         "vesalius.documents": tuple(name for name, kind in REGISTERED.items() if _is_of_core(kind)),
-        "vesalius.verbs": tuple(import_module("vesalius").__all__),
-        "vesalius.commands": tuple(import_module("vesalius.cli").own_commands()),
+        "vesalius.verbs": tuple(HOMES),
+        "vesalius.commands": OWN_COMMANDS,
     }
     for name in benchmark_names():
         built_in |= _built_in_of(name)

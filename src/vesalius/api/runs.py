@@ -1,13 +1,13 @@
 """Finished runs and results: list them, draw their pages, repeat one, compare two with each other."""
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.door import RUNS, directory_for, material_mark, require_place
+from vesalius.api.door import RUNS, directory_for, material_mark, require_place, written
 from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.homes import named
 from vesalius.api.loading import load
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
@@ -17,7 +17,7 @@ from vesalius.documents.kinds import kind_in, stored_kinds
 from vesalius.documents.printed import ResultList
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.view import Viewable
-from vesalius.errors import BadInput, Failed, quoted, result_kept
+from vesalius.errors import BadInput, Failed, quoted
 from vesalius.files import no_directory
 from vesalius.model.specimen import Specimen
 from vesalius.options import RECORDS, Out, options_of
@@ -73,10 +73,7 @@ def diff(a: Document | str | Path, b: Document | str | Path, *, out: Out = None)
     """
     require_place(out)
     compared_results = difference(a, b)
-    if out:
-        with result_kept(compared_results):
-            compared_results.write(directory_for(out, "diff") / DIFFERENCE_FILE)
-    return compared_results
+    return written(compared_results, directory_for(out, "diff") if out else None, DIFFERENCE_FILE)
 
 
 def require_run(name: str | Path) -> Path:
@@ -136,7 +133,7 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     verbs = {kind.COMMAND: kind.VERB for kind in stored_kinds() if kind.COMMAND and kind.VERB}
     if asked.command not in verbs:
         raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
-    call = getattr(import_module("vesalius.api"), str(verbs[asked.command]))
+    call = named(str(verbs[asked.command]), of="vesalius.api", beside=())
     options = keywords_for(call, asked)
     if (mark := options.pop(MATERIAL, None)) is not None:
         material = given.get(MATERIAL)
@@ -144,7 +141,17 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
     if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
         raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
-    _require_given_again(options, given)
+    # Refuse a request that runs code, or reaches further than others, unless the caller says so again: a result
+    # may come from a stranger.
+    for name, value in options.items():
+        runs = (name == "scientist" and names_a_module(value)) or (
+            name == "backbone" and str(value).startswith("scripted:")
+        )
+        if (runs or name in _OF_THE_CALLER) and name not in given:
+            why = "code that runs with your rights" if runs else "which only you decide"
+            raise BadInput(
+                f"the request says `{name}` {quoted(value, 100)}, {why}; if you trust it, give it as `{name}` again"
+            )
     subject = asked.specimen if specimen is None else specimen
     if subject is None:
         raise BadInput("the request does not name what it is about; give it as the second argument")
@@ -155,7 +162,7 @@ def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Documen
     return call(subject, **{**options, **given})
 
 
-def keywords_for(call: Callable[..., Any], asked: Request) -> dict[str, Any]:
+def keywords_for(call: Callable[..., object], asked: Request) -> dict[str, Any]:
     """The keywords of a request as a verb calls them: a request has the names of flags, such as `role` for `roles`."""
     known = signature(call).parameters
     names = {one.key: one.name for record in RECORDS for one in options_of(record) if one.name in known}
@@ -165,21 +172,6 @@ def keywords_for(call: Callable[..., Any], asked: Request) -> dict[str, Any]:
 #: Options that a request may hold and only the caller decides: where keys are sent and files are written, and what
 #: confined programs are given.
 _OF_THE_CALLER = ("base_url", "pass_env", "allow_read", "allow_network", "unsafe_sandbox", "out", "record")
-
-
-def _require_given_again(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse a request that runs code, or reaches further than others, unless the caller says so again: a result may
-    come from a stranger.
-    """
-    for name, value in options.items():
-        runs = (name == "scientist" and names_a_module(value)) or (
-            name == "backbone" and str(value).startswith("scripted:")
-        )
-        if (runs or name in _OF_THE_CALLER) and name not in given:
-            why = "code that runs with your rights" if runs else "which only you decide"
-            raise BadInput(
-                f"the request says `{name}` {quoted(value, 100)}, {why}; if you trust it, give it as `{name}` again"
-            )
 
 
 def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:

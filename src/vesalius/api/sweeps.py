@@ -162,7 +162,13 @@ def _sweep(
         sites, ranked = _strongest_latents(specimen, dictionaries, given, kinds)
         _require_sites(sites, kinds, spread)
     if sites is not None:
-        sets += _placed(sites, columns, given, where=any(kind.from_counterfactual for kind in kinds))
+        # Every site alone, at its own positions or at each of the columns.
+        if columns and (own := next((site for site in sites if site.at), None)) is not None:
+            raise BadInput(f"`by`: {own} names its position already; leave one of them out")
+        each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
+        sets += placed_sets(
+            each, lambda at: marked(given, at), given.where if any(kind.from_counterfactual for kind in kinds) else None
+        )
     note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
     contrast = None
     if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
@@ -237,14 +243,6 @@ def _require_sites(sites: Sequence[Site], kinds: Sequence[Ablation], spread: Spr
             require_kind(site, kind)
 
 
-def _placed(sites: Sequence[Site], columns: dict[str | int, str], given: Trial, *, where: bool) -> list[PlacedSet]:
-    """Every site alone, at its own positions or at each of the columns."""
-    if columns and (own := next((site for site in sites if site.at), None)) is not None:
-        raise BadInput(f"`by`: {own} names its position already; leave one of them out")
-    each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
-    return placed_sets(each, lambda at: marked(given, at), given.where if where else None)
-
-
 def component_sets_of(
     model: Transformer, components: Iterable[str | Named] | None, *, pairs: bool
 ) -> list[ComponentSet]:
@@ -269,7 +267,7 @@ def _measured(
     sets: Sets,
     material: Trial,
     kind: Ablation,
-    store: "Scores",
+    store: "StoredScores",
     progress: Progress,
     spread: Spread | None,
 ) -> Effects:
@@ -329,7 +327,7 @@ def _components(sets: Sets) -> list[ComponentSet]:
     return [tuple(part for part in members if isinstance(part, Component)) for members in sets]
 
 
-class Scores:
+class StoredScores:
     """Edited scores (signed ones with the logits beside them), NaN where not yet computed, with the work they took;
     kept in a file where `path` is given.
 
@@ -383,13 +381,13 @@ def _store(
     material: Trial,
     sets: Sets,
     beside: str | None,
-) -> Scores:
+) -> StoredScores:
     """Where the scores of the first kind of replacement are kept, or of another one `beside` it."""
     if directory is None:
-        return Scores(None, b"", len(sets))
+        return StoredScores(None, b"", len(sets))
     key = _key(request, specimen, material, sets)
     name = "scores.safetensors" if beside is None else f"scores-{beside}.safetensors"
-    return Scores(directory / name, key, len(sets))
+    return StoredScores(directory / name, key, len(sets))
 
 
 def _key(request: Request, specimen: Specimen, material: Trial, sets: Sets) -> bytes:

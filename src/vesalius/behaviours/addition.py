@@ -20,7 +20,7 @@ from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour, Draw
 from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, BehaviourMetric, metric_name
-from vesalius.behaviours.prompts import SPLITS, Material, Prompt, Text, fill, split_index
+from vesalius.behaviours.prompts import SPLITS, Filled, Material, Prompt, fill, split_index
 from vesalius.errors import BadInput, choices
 from vesalius.values import JsonObject
 
@@ -167,7 +167,7 @@ def parse_options(spelling: str) -> JsonObject:
     return given
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> object:
     """The value of an option as it is written on a command line."""
     if name in ("operands", "low", "high", "shots"):
         if not re.fullmatch(r"-?\d{1,9}", text):
@@ -308,10 +308,10 @@ class _Form:
     lead: str
     read: str
 
-    def written(self, options: Options, operands: Operands, given: str) -> Text:
+    def written(self, options: Options, operands: Operands, given: str) -> Filled:
         """A prompt that ends with the leading digits `given`."""
         text = fill(self.before, _named(options, operands))
-        return Text(text.text + (f"{self.lead}{given}" if given else ""), text.ends)
+        return Filled(text.text + (f"{self.lead}{given}" if given else ""), text.ends)
 
     def parts(self, answer: int) -> tuple[str, str]:
         """The digits that the prompt gives, and the answer as it continues the prompt."""
@@ -372,7 +372,17 @@ def _prepare(material: Material, *, options: Options) -> Draw:
         other = _changed(rng, options, operands, index, split=material.split, units=form.read == UNITS)
         if other is None or not all(_readable(material, options, form, one) for one in (operands, other)):
             return None
-        return _prompt(material, options, form, shots, operands, other)
+        answer, wrong = options.total(operands), options.total(other)
+        given, correct = form.parts(answer)
+        prefix = "".join(f"{shot}\n" for shot in shots.values())
+        clean, counterfactual = (
+            Filled(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+            for text in (form.written(options, one, given) for one in (operands, other))
+        )
+        roles = {f"operand {letter.upper()}": letter for letter in options.letters}
+        if form.read != DIGITS:
+            return material.prompt(clean, counterfactual, correct=correct, wrong=form.parts(wrong)[1], roles=roles)
+        return _forced(material, clean, counterfactual, correct, roles)
 
     return draw
 
@@ -408,11 +418,11 @@ class Sums:
     def _readable(self, operands: Operands) -> bool:
         return _readable(self.material, self.options, self.form, operands)
 
-    def text(self, operands: Operands) -> Text:
+    def text(self, operands: Operands) -> Filled:
         """The prompt, and where each operand ends."""
         prefix = "".join(f"{shot}\n" for shot in self.shots.values())
         text = self.form.written(self.options, operands, "")
-        return Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+        return Filled(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
 
     def spelled(self, answer: object) -> str:
         """An answer as it continues the prompt."""
@@ -452,29 +462,8 @@ def _changed(
     return None
 
 
-def _prompt(
-    material: Material,
-    options: Options,
-    form: _Form,
-    shots: Mapping[Operands, str],
-    operands: Operands,
-    other: Operands,
-) -> Prompt | None:
-    answer, wrong = options.total(operands), options.total(other)
-    given, correct = form.parts(answer)
-    prefix = "".join(f"{shot}\n" for shot in shots.values())
-    clean, counterfactual = (
-        Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
-        for text in (form.written(options, one, given) for one in (operands, other))
-    )
-    roles = {f"operand {letter.upper()}": letter for letter in options.letters}
-    if form.read != DIGITS:
-        return material.prompt(clean, counterfactual, correct=correct, wrong=form.parts(wrong)[1], roles=roles)
-    return _forced(material, clean, counterfactual, correct, roles)
-
-
 def _forced(
-    material: Material, clean: Text, counterfactual: Text, correct: str, roles: Mapping[str, str]
+    material: Material, clean: Filled, counterfactual: Filled, correct: str, roles: Mapping[str, str]
 ) -> Prompt | None:
     """A prompt whose answer is scored token by token."""
     aligned = material.aligned(clean, counterfactual, roles)

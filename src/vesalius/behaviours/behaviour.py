@@ -155,7 +155,18 @@ class Behaviour:
             raise BadInput(f"behaviour {self.name}: {n} prompts were requested; request at least 1")
         draw = self.prepare(Material(self.name, tokenizer, split, d_vocab))
         rng = random.Random(f"{self.name}/{split}/{seed}")  # a string seeds by SHA-512: no dependence on hash()
-        rows = _distinct_rows(draw, rng, n)
+        # Up to `n` distinct rows; stops after `MAX_FAILED_DRAWS` draws in a row without a new one.
+        rows: list[Prompt] = []
+        seen: set[object] = set()
+        failed_draws = 0
+        while len(rows) < n and failed_draws < MAX_FAILED_DRAWS:
+            row = draw(rng, len(rows))
+            if row is None or row.key in seen:
+                failed_draws += 1
+                continue
+            failed_draws = 0
+            seen.add(row.key)
+            rows.append(row)
         if len(rows) < n:
             raise TooFewPrompts(
                 f"behaviour {self.name}: {n} prompts were requested, but the {split} split has only {len(rows)} "
@@ -177,19 +188,3 @@ def label_of(name: str) -> str:
         words = re.sub(r"[^A-Za-z0-9]+", "-", name.partition('"prompt": "')[2].partition('"')[0]).strip("-")
         return f"{words[:32].lower()}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
     return Path(name).stem if "/" in name or Path(name).suffix else name
-
-
-def _distinct_rows(draw: Draw, rng: random.Random, n: int) -> list[Prompt]:
-    """Up to `n` distinct rows; stops after `MAX_FAILED_DRAWS` draws in a row without a new one."""
-    rows: list[Prompt] = []
-    seen: set[object] = set()
-    failed_draws = 0
-    while len(rows) < n and failed_draws < MAX_FAILED_DRAWS:
-        row = draw(rng, len(rows))
-        if row is None or row.key in seen:
-            failed_draws += 1
-            continue
-        failed_draws = 0
-        seen.add(row.key)
-        rows.append(row)
-    return rows

@@ -23,7 +23,6 @@ from vesalius.behaviours.performance import answers, preferred, score, summary
 from vesalius.behaviours.prompts import SPLITS, Prompt, Prompts
 from vesalius.behaviours.proposals import Proposal, Substitution, propose
 from vesalius.behaviours.reading import shown_tokens
-from vesalius.behaviours.rows import Row
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, Failed
@@ -79,7 +78,17 @@ def check_behaviour(
         if isinstance(behaviour, RowBehaviour) and not any(row["kept"] and row["split"] == split for row in rows):
             continue
         prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
-        measured[split], unit = _figures(model, prompts, progress), unit_of(prompts.metric)
+        # What is asked of every prompt, of one run.
+        parts = []
+        for part, logits in answers(model, prompts, progress=progress):
+            margins, is_top = preferred(part, logits)
+            best, question = logits.argmax(2), part.question
+            forced = question.forced if question.forced is not None else best[:, :1].new_full((len(part), 1), NONE)
+            wrong = (best != forced) & (forced != NONE)  # where an answer of several tokens is left first
+            at = torch.where(wrong.any(1), wrong.int().argmax(1), 0)
+            said = best.gather(1, at[:, None])[:, 0].masked_fill(is_top.bool(), NONE)
+            parts.append(_Figures(margins, is_top, score(part.readout(model), logits), said))
+        measured[split], unit = _Figures.joined(parts), unit_of(prompts.metric)
         if not isinstance(behaviour, RowBehaviour):
             shown, always = tokens_read(prompts, tokenizer), {"kept": True, "reason": None, "suggestion": None}
             rows += [
@@ -127,20 +136,6 @@ def _contrast(performance: Performance | None) -> JsonObject | None:
 
 def _notes(behaviour: RowBehaviour, tokenizer: Tokenizer) -> str | None:
     return "; ".join(part for part in (behaviour.notes, ids_note(behaviour, tokenizer)) if part) or None
-
-
-def _figures(model: Transformer, prompts: Prompts, progress: Progress) -> _Figures:
-    """What is asked of every prompt, of one run."""
-    parts = []
-    for part, logits in answers(model, prompts, progress=progress):
-        margins, is_top = preferred(part, logits)
-        best, question = logits.argmax(2), part.question
-        forced = question.forced if question.forced is not None else best[:, :1].new_full((len(part), 1), NONE)
-        wrong = (best != forced) & (forced != NONE)  # where an answer of several tokens is left first
-        at = torch.where(wrong.any(1), wrong.int().argmax(1), 0)
-        said = best.gather(1, at[:, None])[:, 0].masked_fill(is_top.bool(), NONE)
-        parts.append(_Figures(margins, is_top, score(part.readout(model), logits), said))
-    return _Figures.joined(parts)
 
 
 def _said(parts: Sequence[_Figures], tokenizer: Tokenizer) -> list[JsonObject]:
@@ -228,6 +223,11 @@ def propose_counterfactuals(
     written = [replace(fate.row, counterfactual=new.get(fate.row.number, fate.row.counterfactual)) for fate in fates]
     whole = [row for row in written if row.defect is None]
     write_text(path, "".join(json.dumps(row.as_data(), ensure_ascii=False) + "\n" for row in whole))
+    # The contrast of the rows that now have a counterfactual.
+    given = [row for row in whole if row.counterfactual is not None]
+    proposed = from_rows(given, name=behaviour.name, metric=behaviour.metric)
+    config = model.config
+    drawn = proposed.sample(tokenizer, len(given), seed=0, split=ALL_ROWS, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
     return {
         "file": str(path),
         "n_proposed": len(new),
@@ -237,7 +237,7 @@ def propose_counterfactuals(
             _proposed(fate, one, change, new.get(fate.row.number))
             for fate, one, change in zip(asked, found.rows, found.changes, strict=True)
         ],
-        "contrast": _contrast_of_rows(behaviour, whole, model, tokenizer),
+        "contrast": contrast_on(model, drawn).as_data(),
     }
 
 
@@ -274,14 +274,3 @@ def _proposed(fate: Fate, one: Substitution | None, change: str | None, text: st
     if one is not None:
         effect = {"range": one.range, "wrong_rise": one.wrong_rise, "broken": one.broken}
     return {"row": fate.row.number, "counterfactual": text, "change": change, **effect}
-
-
-def _contrast_of_rows(
-    behaviour: RowBehaviour, rows: Sequence[Row], model: Transformer, tokenizer: Tokenizer
-) -> JsonObject:
-    """The contrast of the rows that now have a counterfactual."""
-    given = [row for row in rows if row.counterfactual is not None]
-    proposed = from_rows(given, name=behaviour.name, metric=behaviour.metric)
-    config = model.config
-    drawn = proposed.sample(tokenizer, len(given), seed=0, split=ALL_ROWS, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
-    return contrast_on(model, drawn).as_data()

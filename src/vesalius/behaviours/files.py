@@ -292,16 +292,7 @@ def _read_directory(directory: Path) -> list[object]:
             f"{directory}: no .parquet or .arrow file in it"
             + (f"; give the file itself, such as {directory / own[0]}" if own else "")
         )
-    _require_all_shards(files)
-    rows: list[object] = []
-    for file in files:
-        split = _split_name(file, directory)
-        rows += [{"split": split, **row} if split else row for row in _read_table(file)]
-    return rows
-
-
-def _require_all_shards(files: list[Path]) -> None:
-    """Refuse a dataset that lacks one of its numbered files."""
+    # Refuse a dataset that lacks one of its numbered files.
     numbered = [(file, shard) for file in files if (shard := _SHARD.search(file.name))]
     present = {file.with_name(file.name[: shard.end()]) for file, shard in numbered}
     for start, count in {(file.with_name(file.name[: shard.start()]), shard[2]) for file, shard in numbered}:
@@ -309,6 +300,11 @@ def _require_all_shards(files: list[Path]) -> None:
             name = start.with_name(f"{start.name}{number:05}-of-{count}")
             if name not in present:
                 raise BadInput(f"{name}: no such file, one of {int(count)} of this dataset; download it again")
+    rows: list[object] = []
+    for file in files:
+        split = _split_name(file, directory)
+        rows += [{"split": split, **row} if split else row for row in _read_table(file)]
+    return rows
 
 
 def _split_name(file: Path, directory: Path) -> str | None:

@@ -76,7 +76,7 @@ def load_natural(
     return specimen if source is None else with_behaviour(specimen, source)
 
 
-def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: BehaviourMetric | None = None) -> Specimen:
+def with_behaviour(specimen: Specimen, behaviour: object, *, metric: BehaviourMetric | None = None) -> Specimen:
     """A natural model that is loaded already, for another behaviour or metric (None: its own)."""
     source = behaviour_of(specimen) if behaviour is None else find_behaviour(behaviour)
     source = source if metric is None else source.with_metric(metric)

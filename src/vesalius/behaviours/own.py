@@ -38,7 +38,7 @@ INSTEAD = {"train": ("validation", "test"), "validation": ("test", "train"), "te
 FUNCTION_ROWS, FUNCTION_TRIES = 64, 1000
 
 
-def _nothing(material: object) -> Any:
+def _nothing(material: object) -> object:
     raise AssertionError("rows are not drawn")
 
 

@@ -268,14 +268,14 @@ def select_split(pool: Sequence[Item], split: str) -> list[Item]:
 
 
 @dataclass(frozen=True)
-class Text:
+class Filled:
     """A filled template; `ends[field]` is the number of characters up to and including that field's value."""
 
     text: str
     ends: Mapping[str, int]
 
 
-def fill(template: str, fields: Mapping[str, str]) -> Text:
+def fill(template: str, fields: Mapping[str, str]) -> Filled:
     """Replace each `{field}` by its value and record where the value ends."""
     text, ends = "", {}
     for literal, field, _, _ in Formatter().parse(template):
@@ -283,7 +283,7 @@ def fill(template: str, fields: Mapping[str, str]) -> Text:
         if field is not None:
             text += fields[field]
             ends[field] = len(text)
-    return Text(text, ends)
+    return Filled(text, ends)
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ class Material:
             )
 
     def prompt(
-        self, clean: Text, counterfactual: Text, *, correct: str, wrong: str, roles: Mapping[str, str]
+        self, clean: Filled, counterfactual: Filled, *, correct: str, wrong: str, roles: Mapping[str, str]
     ) -> Prompt | None:
         """Tokenize a pair of prompts; None if the two do not align or an answer is not exactly one further token.
 
@@ -343,7 +343,7 @@ class Material:
         return Prompt(tuple(tokens), tuple(other_tokens), correct_id, wrong_id, positions, clean.text)
 
     def aligned(
-        self, clean: Text, counterfactual: Text, roles: Mapping[str, str]
+        self, clean: Filled, counterfactual: Filled, roles: Mapping[str, str]
     ) -> tuple[list[int], list[int], dict[str, int]] | None:
         """The tokens of a pair of prompts and the place of each role; None if the two do not align."""
         tokens, other_tokens = self.tokenizer.encode(clean.text), self.tokenizer.encode(counterfactual.text)
@@ -359,7 +359,7 @@ class Material:
         longer = self.tokenizer.encode(text + answer)
         return longer[-1] if longer[:-1] == tokens else None
 
-    def _last_token(self, text: Text, tokens: list[int], field: str) -> int | None:
+    def _last_token(self, text: Filled, tokens: list[int], field: str) -> int | None:
         """Position of a field's last token, if the tokenizer has a boundary where the field ends."""
         before = self.tokenizer.encode(text.text[: text.ends[field]])
         return len(before) - 1 if before == tokens[: len(before)] else None

@@ -52,7 +52,7 @@ class Given:
 
 
 @dataclass
-class Reading:
+class AnswerTokens:
     """The tokens put behind the prompt, the right and wrong tokens after them, and all tokens of an answer that is
     teacher-forced. `said` is what was done to a row, `lost` what is not used of it.
     """
@@ -65,7 +65,7 @@ class Reading:
     lost: list[str] = field(default_factory=list)
 
 
-def read_answers(right: Given, wrong: Given, metric: str, tokenizer: Tokenizer) -> Reading:
+def read_answers(right: Given, wrong: Given, metric: str, tokenizer: Tokenizer) -> AnswerTokens:
     """Where and as what the answers of a row are read; raises `Dropped`."""
     if metric in NEEDS_WRONG and not wrong.answers:
         raise Dropped(f"no wrong answer: give one, or `metric` {LOG_PROBABILITY}")
@@ -76,29 +76,25 @@ def read_answers(right: Given, wrong: Given, metric: str, tokenizer: Tokenizer) 
     if both := set(right.read.values()) & set(wrong.read.values()):
         raise Dropped(f"{_text(tokenizer, both.pop())!r} is both right and wrong")
     if metric in TEACHER_FORCED:
-        return _forced(right, wrong)
+        # The right answers of one token, or all tokens of the only one.
+        wrongs, lost = wrong.single()
+        if len(right.answers) == 1:
+            (whole,) = right.read.values()
+            return AnswerTokens((), whole[:1], _firsts(wrongs), whole if len(whole) > 1 else (), lost=lost)
+        single, others = right.single()
+        if not single and len(right.read) > 1:
+            raise Dropped(f"none of {len(right.answers)} answers is one token: give one, scored by teacher forcing")
+        if not single:
+            raise _refusal(right)
+        return AnswerTokens((), _firsts(single), _firsts(wrongs), lost=[*others, *lost])
     return _compared(right, wrong, tokenizer) if wrong.read else _alone(right, wrong, tokenizer)
 
 
-def _forced(right: Given, wrong: Given) -> Reading:
-    """The right answers of one token, or all tokens of the only one."""
-    wrongs, lost = wrong.single()
-    if len(right.answers) == 1:
-        (whole,) = right.read.values()
-        return Reading((), whole[:1], _firsts(wrongs), whole if len(whole) > 1 else (), lost=lost)
-    single, others = right.single()
-    if not single and len(right.read) > 1:
-        raise Dropped(f"none of {len(right.answers)} answers is one token: give one, scored by teacher forcing")
-    if not single:
-        raise _refusal(right)
-    return Reading((), _firsts(single), _firsts(wrongs), lost=[*others, *lost])
-
-
-def _alone(right: Given, wrong: Given, tokenizer: Tokenizer) -> Reading:
+def _alone(right: Given, wrong: Given, tokenizer: Tokenizer) -> AnswerTokens:
     """Right answers without a wrong one to compare with: one token each."""
     single, lost = right.single()
     if single:
-        return Reading((), _firsts(single), lost=[*lost, *wrong.single()[1]])
+        return AnswerTokens((), _firsts(single), lost=[*lost, *wrong.single()[1]])
     first, ids = next(iter(right.read.items()))
     many = len(right.answers)
     also = f", and no other of {many} is one token" if many > 1 else ""
@@ -108,10 +104,10 @@ def _alone(right: Given, wrong: Given, tokenizer: Tokenizer) -> Reading:
     raise Dropped(reason, None if "\ufffd" in "".join(pieces) else f"its tokens are {', '.join(map(repr, pieces))}")
 
 
-def _compared(right: Given, wrong: Given, tokenizer: Tokenizer) -> Reading:
+def _compared(right: Given, wrong: Given, tokenizer: Tokenizer) -> AnswerTokens:
     """Right and wrong answers at the token where the first of them part."""
     prefix = _shared(right, wrong)
-    place, reading = len(prefix), Reading(prefix, ())
+    place, reading = len(prefix), AnswerTokens(prefix, ())
     for given in (right, wrong):
         ids, others = given.single(prefix)
         if ids:

@@ -114,7 +114,8 @@ def trial(
     split_index(split)
     vocabulary = specimen.vocabulary
     if isinstance(vocabulary, TextVocabulary):
-        prompts = _prompts(specimen, vocabulary, n, seed, split)
+        source = behaviour_of(specimen)
+        prompts = draw_prompts(source, specimen.model, vocabulary.tokenizer, n, seed=seed, split=split)
         if apart_from is not None:
             prompts = _unseen_prompts(prompts, split, rows_of(apart_from))
         readout = centred_readout(specimen.model, prompts) if centred else prompts.readout(specimen.model)
@@ -161,11 +162,6 @@ def rows_of(material: Trial) -> set[Row]:
 def _rows(batch: Batch) -> list[Row]:
     masks = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
     return [tuple(row[mask.bool()].tolist()) for row, mask in zip(batch.tokens.cpu(), masks.cpu(), strict=True)]
-
-
-def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, split: str) -> Prompts:
-    source = behaviour_of(specimen)
-    return draw_prompts(source, specimen.model, vocabulary.tokenizer, n, seed=seed, split=split)
 
 
 def centred_readout(model: Transformer, prompts: Prompts) -> Readout:

@@ -8,7 +8,6 @@ progress and notes to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad i
 import errno
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -19,7 +18,7 @@ from vesalius.cli.console import Interrupted, notes_on_stderr, output, with_flag
 from vesalius.cli.options import command
 from vesalius.consent import NotTrusted, trust
 from vesalius.errors import BadInput, Failed
-from vesalius.plugins import COMMANDS, GROUPS, Plugin, installed, offers, why_hidden
+from vesalius.plugins import COMMANDS, GROUPS, OWN_COMMANDS, Plugin, installed, offers, why_hidden
 from vesalius.version import __version__
 
 #: Groups of commands, in order. Commands that are in none, such as those of other packages, stand last.
@@ -90,10 +89,10 @@ def _add_commands() -> None:
     group `bench`. What cannot be imported, or is of a package that is not trusted, is left out, and `vesalius plugins
     --check` says why; a name that this package has is not taken.
     """
-    groups, own = {"": app, "bench": bench}, own_commands()
+    groups = {"": app, "bench": bench}
     for plugin in sorted(installed(COMMANDS), key=lambda one: not one.built_in):
         group, _, name = plugin.name.rpartition(".")
-        if why_hidden(plugin, own) is not None or group not in groups:
+        if why_hidden(plugin, OWN_COMMANDS) is not None or group not in groups:
             continue
         try:
             loaded = plugin.load()
@@ -105,11 +104,6 @@ def _add_commands() -> None:
             holder = typer.Typer()  # commands of sub-typers stand after those of this package
             command(holder, name=name)(loaded)
             groups[group].add_typer(holder)
-
-
-def own_commands() -> set[str]:
-    """The commands of this package: `load`, `bench`."""
-    return {"bench"} | {str(one.name) for part in PARTS for one in part.commands.registered_commands}
 
 
 _add_commands()
@@ -132,7 +126,10 @@ def _root(
 def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
-        _require_text(sys.argv[1:])
+        # Refuse a word that is not UTF-8, which no document could hold.
+        for word in sys.argv[1:]:
+            if any("\ud800" <= character <= "\udfff" for character in word):
+                raise BadInput(f"{word!a}: is not UTF-8, which results are written in; rename the file")
         if (called := _command_called()) is not None:
             called.require_trusted()
         with notes_on_stderr(_one_line):
@@ -169,18 +166,11 @@ def main() -> None:
         sys.exit(code or 0)
 
 
-def _require_text(words: Sequence[str]) -> None:
-    """Refuse a word that is not UTF-8, which no document could hold."""
-    for word in words:
-        if any("\ud800" <= character <= "\udfff" for character in word):
-            raise BadInput(f"{word!a}: is not UTF-8, which results are written in; rename the file")
-
-
 def _command_called() -> Plugin | None:
     """The plug-in whose command is called; None for one of this package."""
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     names = {words[0], ".".join(words[:2])} if words else set()
-    offered = [one for one in installed(COMMANDS) if one.name in names and why_hidden(one, own_commands()) is None]
+    offered = [one for one in installed(COMMANDS) if one.name in names and why_hidden(one, OWN_COMMANDS) is None]
     return next((one for one in offered if not one.built_in), None)
 
 

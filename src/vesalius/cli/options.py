@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from vesalius.errors import BadInput
-from vesalius.options import Flat, Load, Option, Record, flag
+from vesalius.options import Flat, Load, Option, OptionRecord, flag
 
 #: Options that the help of a command lists before "More".
 LISTED = 10
@@ -179,7 +179,7 @@ EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: lo
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 
-class OnePrompt(Record):
+class OnePrompt(OptionRecord):
     """One prompt instead of a behaviour."""
 
     prompt: Annotated[str | None, flag("One prompt instead of --behaviour; needs --answer.", rare=True)] = None
@@ -198,7 +198,7 @@ class OnePrompt(Record):
         return replace(load, behaviour=behaviour)
 
 
-class Printed(Record):
+class Printed(OptionRecord):
     """Where a result goes: files, and JSON or tables on stdout."""
 
     out: Annotated[str | None, flag("Directory for the result and its pages. Default: vesalius-runs/...")] = None

@@ -193,11 +193,14 @@ def measure_account(
     singles = alone.effects([*sorted(inside), *sorted({*beside, *suspects} - inside)])
     outside = [one for part, one in singles.items() if part not in inside]
     ranges = (shares.full - shares.nothing).double()
+    kinds = {"heads": [p for p in inside if p.is_head], "MLPs": [p for p in inside if not p.is_head]}
+    layers = {layer: [part for part in inside if part.layer == layer] for layer in {part.layer for part in inside}}
+    low, high = interval_or_none(ranges)
     return Account(
         kept=figures["kept"],
         with_mlps=None if mlps <= inside else figures["mlps"],
         left=figures["left"],
-        range=_mean(ranges),
+        range=Metric(value=float(ranges.mean()), low=low, high=high, n=len(ranges)),
         unit=report.readout.unit,
         n_layers=model.config.n_layers,
         n_heads=model.config.n_heads,
@@ -205,8 +208,8 @@ def measure_account(
         members=_by_effect(singles[part] for part in inside),
         beside=_by_effect(singles[part] for part in set(beside) - inside),
         omitted=_by_effect(one for one in outside if abs(one.effect) >= BAR),
-        layers=_parts(shares, _layers(inside)),
-        kinds=_parts(shares, _kinds(inside)),
+        layers=_parts(shares, {layer_name(layer, layers[layer]): layers[layer] for layer in sorted(layers)}),
+        kinds=_parts(shares, {name: parts for name, parts in kinds.items() if parts}),
         positions=_positions(shares, named.components),
         n_alone=len(alone.shares.material.batch),
         whole=_whole(
@@ -319,16 +322,6 @@ def _parts(shares: Shares, parts: Mapping[str, Collection[Component]]) -> tuple[
     )
 
 
-def _kinds(members: Collection[Component]) -> dict[str, list[Component]]:
-    kinds = {"heads": [p for p in members if p.is_head], "MLPs": [p for p in members if not p.is_head]}
-    return {name: parts for name, parts in kinds.items() if parts}
-
-
-def _layers(members: Collection[Component]) -> dict[str, list[Component]]:
-    layers = {layer: [part for part in members if part.layer == layer] for layer in {part.layer for part in members}}
-    return {layer_name(layer, layers[layer]): layers[layer] for layer in sorted(layers)}
-
-
 def _positions(shares: Shares, members: Sequence[Component]) -> tuple[PartOfSet, ...]:
     """What replacing the whole set at one role of the prompts costs, and at all other positions together. A position
     with two roles counts for the first of them.
@@ -356,8 +349,3 @@ def _positions(shares: Shares, members: Sequence[Component]) -> tuple[PartOfSet,
 
 def _by_effect(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     return tuple(sorted(effects, key=lambda one: (-abs(one.effect), one.id)))
-
-
-def _mean(values: Float[Tensor, " prompt"]) -> Metric:
-    low, high = interval_or_none(values)
-    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))

@@ -48,7 +48,7 @@ from vesalius.errors import BadInput, quoted, require_signature, takes
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.estimate import Workload
 from vesalius.model.specimen import Specimen
-from vesalius.model.transformer import Transformer, metered
+from vesalius.model.transformer import metered
 from vesalius.options.records import listed
 from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin, installed
 from vesalius.progress import Progress
@@ -123,7 +123,7 @@ def _with_options(label: str) -> tuple[str, dict[str, str]]:
     return name, given
 
 
-def _fitting(method: str, name: str, value: object, hint: object) -> Any:
+def _fitting(method: str, name: str, value: object, hint: object) -> object:
     """The value of an option as its field declares it, read from a text where it is one; refused where it is none."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind in _READ]
     if not kinds or type(value) in kinds:
@@ -192,7 +192,12 @@ def discover(
     material = material or trial(specimen, n, seed=seed, split=split, centred=method.centred)
     if progress is not None and material.prompts is not None:
         progress("running the clean prompts", 0, 0)
-    _require_finite(specimen.model, material)
+    # Scores of a model that computes NaN mean nothing, and comparisons with NaN would hide it.
+    with torch.no_grad():
+        batch = material.batch.take(slice(0, 1)).to(specimen.model.device)
+        finite = bool(specimen.model(batch.tokens, mask=batch.mask).isfinite().all())
+    if not finite or not all(bool(weight.isfinite().all()) for weight in specimen.model.parameters()):
+        raise BadInput("the model's weights or logits are not finite; check the weights for overflow")
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
@@ -383,12 +388,3 @@ def _with_moved(
         per_prompt=per_prompt,
     )
     return scores, tuple(note_on_position(method.name, part, effect) for part, effect in moved.shown.items())
-
-
-def _require_finite(model: Transformer, material: Trial) -> None:
-    """Scores of a model that computes NaN mean nothing, and comparisons with NaN would hide it."""
-    with torch.no_grad():
-        batch = material.batch.take(slice(0, 1)).to(model.device)
-        finite = bool(model(batch.tokens, mask=batch.mask).isfinite().all())
-    if not finite or not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-        raise BadInput("the model's weights or logits are not finite; check the weights for overflow")

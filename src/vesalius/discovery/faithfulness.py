@@ -75,7 +75,10 @@ def faithfulness_curves(
     model are always read. With `searched`, only these components are candidates and all others are kept throughout.
     Refused where ablating everything does not change the score.
     """
-    by_edges = _is_of_edges(rankings)
+    kinds = {isinstance(item, Edge) for ranking in rankings for item in ranking}
+    if len(kinds) != 1 or not all(rankings):
+        raise BadInput("a ranking names components or edges, at least one, and all rankings the same kind")
+    by_edges = kinds.pop()
     parts = model.components if searched is None else searched
     candidates: Sequence[Component | Edge] = EdgeGraph.of(model.config).edges if by_edges else parts
     read = _sizes(sizes, len(candidates))
@@ -219,13 +222,6 @@ def scores_without_edges(
         model, material.batch, material.readout, counterfactual=material.counterfactual, where=material.where
     )
     return run_edge_masks(recordings, cut, memory=memory).T.cpu()
-
-
-def _is_of_edges(rankings: Sequence[Ranking]) -> bool:
-    kinds = {isinstance(item, Edge) for ranking in rankings for item in ranking}
-    if len(kinds) != 1 or not all(rankings):
-        raise BadInput("a ranking names components or edges, at least one, and all rankings the same kind")
-    return kinds.pop()
 
 
 def _completed(ranking: Ranking, candidates: Sequence[Component | Edge]) -> list[Component | Edge]:

@@ -68,7 +68,7 @@ class Shares:
             self.columns |= dict(zip(some, torch.cat([part for _, part in scores], 1).T, strict=True))
         return torch.stack([self.columns[one] for one in removed], 1)
 
-    def kept(self, circuits: Sequence[Collection[Component]]) -> "list[Kept]":
+    def kept(self, circuits: Sequence[Collection[Component]]) -> "list[KeptShare]":
         """The share that each circuit keeps."""
         return [self.share(column) for column in self.scores(circuits).T] if circuits else []
 
@@ -93,13 +93,13 @@ class Shares:
             alone=Metric.of_share(float(alone.sum()), n), model=Metric.of_share(float(recordings.scores().sum()), n)
         )
 
-    def share(self, scores: Float[Tensor, " prompt"]) -> "Kept":
+    def share(self, scores: Float[Tensor, " prompt"]) -> "KeptShare":
         """The share of a score between that of nothing and that of the model: a ratio of means, with its interval."""
         return share_between(self.nothing, scores, self.full)
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptShare:
     """A share with its 95 % interval and its standard error."""
 
     value: float
@@ -125,16 +125,16 @@ class Kept:
 
 def share_between(
     nothing: Float[Tensor, " prompt"], scores: Float[Tensor, " prompt"], full: Float[Tensor, " prompt"]
-) -> Kept:
+) -> KeptShare:
     """The share of a score between two others, prompt by prompt: a ratio of means, with its interval."""
     columns = torch.stack([nothing, scores, full], 1).double()
     value = _ratio(columns.mean(0)[None])[0]
     if len(columns) < 2:
         error = 0.0 if torch.equal(scores, full) else float("inf")  # nothing replaced keeps all, for sure
-        return Kept(float(value), None, None, error, len(columns))
+        return KeptShare(float(value), None, None, error, len(columns))
     drawn = _ratio(bootstrap_means(columns))
     low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=drawn.dtype)).tolist()
-    return Kept(float(value), low, high, float(drawn.std()), len(columns))
+    return KeptShare(float(value), low, high, float(drawn.std()), len(columns))
 
 
 def _ratio(means: Float[Tensor, "draw 3"]) -> Float[Tensor, " draw"]:
@@ -162,7 +162,7 @@ class EdgeShares:
         ]
         shares.cost.rows += sum(one.cost for one in self.runs)
 
-    def kept(self, masks: Bool[Tensor, "circuit sender receiver"]) -> list[Kept]:
+    def kept(self, masks: Bool[Tensor, "circuit sender receiver"]) -> list[KeptShare]:
         """The share that each circuit of edges keeps."""
         before = sum(one.cost for one in self.runs)
         columns = [one.scores(masks, memory=self.shares.memory).cpu() for one in self.runs]

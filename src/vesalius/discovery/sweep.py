@@ -73,7 +73,11 @@ def moved_effects(
     real = torch.ones_like(other.tokens, dtype=torch.bool) if other.mask is None else other.mask.clone()
     real[:, 0] = False  # BOS stays where it is
     order = torch.rand(real.shape, generator=torch.Generator().manual_seed(seed)).to(real.device)
-    places = _shuffled(order, real)
+    # For every position the real one that is read there; positions that are not real read themselves.
+    own = torch.arange(real.shape[1], device=real.device).expand_as(order)
+    ranked = order.masked_fill(~real, 2.0).argsort(1)
+    rank_of_place = real.long().cumsum(1) - 1
+    places = torch.where(real, ranked.gather(1, rank_of_place.clamp(min=0)), own)
     recordings, cost = Recordings(model, material.batch, material.readout), Cost()
     baseline = recordings.scores().cpu()
     replacement = Replacement(_at(activations(model, other), places), torch.arange(len(material.batch)))
@@ -119,14 +123,6 @@ def moved_forwards(work: Workload, *, estimated: bool) -> float:
     moved = [(part,) for part in work.model.components if estimated or part not in work.circuit]
     removed = 3 * sweep_forwards(work.model, [(part,) for part in work.circuit]) if estimated else 0.0
     return (sweep_forwards(work.model, moved) if moved else 0.0) + removed
-
-
-def _shuffled(order: Tensor, real: Tensor) -> Tensor:
-    """For every position the real one that is read there; positions that are not real read themselves."""
-    own = torch.arange(real.shape[1], device=real.device).expand_as(order)
-    ranked = order.masked_fill(~real, 2.0).argsort(1)
-    rank_of_place = real.long().cumsum(1) - 1
-    return torch.where(real, ranked.gather(1, rank_of_place.clamp(min=0)), own)
 
 
 def _at(values: Values, places: Tensor) -> Values:

@@ -22,7 +22,7 @@ from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Res
 from vesalius.intervene.effects import has_units
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.readout import chosen_logits
-from vesalius.intervene.signed import Sides, parted
+from vesalius.intervene.signed import LogitSides, parted
 from vesalius.intervene.sites import SiteValues, placed_sets, site_scores
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.sites import Site, only_components
@@ -44,7 +44,7 @@ class RunOutputs:
     score: Float[Tensor, " prompt"]
     outputs: list[Any]
     likely: list[list[tuple[str, float]]]
-    sides: Sides | None = None
+    sides: LogitSides | None = None
 
 
 class Replacements:
@@ -140,6 +140,6 @@ class Replacements:
         ]
 
 
-def _shown(value: object) -> Any:
+def _shown(value: object) -> object:
     """An output; a number as far as models are trained to give it."""
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value

@@ -37,7 +37,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores, signed_scores
-from vesalius.discovery.shares import EdgeShares, Kept, Shares
+from vesalius.discovery.shares import EdgeShares, KeptShare, Shares
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.whole import (
     GIVEN,
@@ -140,7 +140,7 @@ class Ranking:
     method: str
     scores: Float[Tensor, "prompt component"]
     order: list[Component]
-    curve: "dict[int, Kept]"
+    curve: "dict[int, KeptShare]"
     size: int | None
     circuit: list[Component] | None
 
@@ -217,7 +217,7 @@ class Search:
         self.tried.append(Tried(method=method, size=left, kept=None if left is None else kept.value, passes=passes))
         return Ranking(method, signed, order, curve, size, circuit)
 
-    def smallest(self, order: Sequence[Component]) -> tuple[int | None, dict[int, Kept]]:
+    def smallest(self, order: Sequence[Component]) -> tuple[int | None, dict[int, KeptShare]]:
         """The smallest first part of an order that keeps the share on the choosing prompts, and what each size read
         keeps.
         """
@@ -384,7 +384,7 @@ def said_alone(specimen: Specimen, shares: Shares, circuit: Collection[Component
     return shares.says(circuit) if asked else None
 
 
-def _beside(members: Collection[Component], kept: Kept) -> WithMLPs:
+def _beside(members: Collection[Component], kept: KeptShare) -> WithMLPs:
     return WithMLPs(heads=sum(part.is_head for part in members), kept=kept.metric())
 
 

@@ -28,10 +28,9 @@ from vesalius.documents.base import Document, Record
 from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
-from vesalius.documents.completion import Completion
 from vesalius.documents.difference import Difference
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.experiments import Faithfulness, Retest, WhatIf
+from vesalius.documents.experiments import Completion, Faithfulness, Retest, WhatIf
 from vesalius.documents.explanation import (
     ClaimRecord,
     ComponentExplanation,
@@ -50,43 +49,3 @@ from vesalius.documents.running import Ladder
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
-
-__all__ = [
-    "Alignment",
-    "Atlas",
-    "Checks",
-    "Circuit",
-    "ClaimRecord",
-    "Completion",
-    "ComponentExplanation",
-    "Difference",
-    "Discovery",
-    "Document",
-    "Evidence",
-    "Executable",
-    "Explanation",
-    "Faithfulness",
-    "GeneratedTasks",
-    "Ladder",
-    "Member",
-    "Metric",
-    "NeuronCircuit",
-    "Performance",
-    "Plan",
-    "Record",
-    "Request",
-    "ResultList",
-    "Retest",
-    "Score",
-    "Scorecard",
-    "SpecimenDescription",
-    "SurveyPlan",
-    "Sweep",
-    "SweepRow",
-    "Tag",
-    "Trace",
-    "TrainedSpecimen",
-    "TrainedSpecimens",
-    "Verdict",
-    "WhatIf",
-]

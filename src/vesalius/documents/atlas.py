@@ -240,6 +240,10 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
     def view(self) -> View:
         """The map of the model, each head with its figures, and the neurons of its MLPs."""
         subject = str(self.request.specimen or "")
+        # Every head with its figures, random tokens before text.
+        looks = bool(self.words)
+        rows = [(head.id, head.name, *([head.looks] * looks), *head.figures.values()) for head in self.heads]
+        columns = ("head", "name", *(["looks at"] * looks), *(name.replace("_", " ") for name in FIGURES))
         return View(
             f"{subject}: atlas",
             self.answered(),
@@ -248,7 +252,7 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
                 self._named(),
                 *self._maps(),
                 self._rules(),
-                self._all(),
+                Sheet(columns, rows, title="Every head", terminal=0, signed=("copying", "copying in run")),
                 *self._details(),
                 *self._neurons(),
                 *([Text(self.notes, title="Not measured")] if self.notes else []),
@@ -323,13 +327,6 @@ class Atlas(Answered, ResultDocument, kind="atlas"):
             caption="The first rule that holds is the name of a head. "
             + " ".join(f"{name.replace('_', ' ')}: {what}." for name, what in FIGURES.items()),
         )
-
-    def _all(self) -> Sheet:
-        """Every head with its figures, random tokens before text."""
-        looks = bool(self.words)
-        rows = [(head.id, head.name, *([head.looks] * looks), *head.figures.values()) for head in self.heads]
-        columns = ("head", "name", *(["looks at"] * looks), *(name.replace("_", " ") for name in FIGURES))
-        return Sheet(columns, rows, title="Every head", terminal=0, signed=("copying", "copying in run"))
 
     def _details(self) -> Iterator[Group]:
         """One group for each head, which the maps lead to."""

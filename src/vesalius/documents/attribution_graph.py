@@ -61,7 +61,7 @@ def graph_of(circuit: Circuit, *, slug: str, scan: str, prompt: str, most_links:
     }
 
 
-def circuit_of(data: Mapping[str, Any], *, shape: Shape | None = None, d_model: int = 1, source: str) -> Circuit:
+def circuit_of(data: JsonObject, *, shape: Shape | None = None, d_model: int = 1, source: str) -> Circuit:
     """The circuit of an attribution graph. One that was not written here does not say how large its model is: `shape`
     and `d_model` do.
     """
@@ -183,7 +183,7 @@ def _read_node(entry: Any, source: str) -> Node:
     return Component(layer) if number is None else Component(layer, **{number: feature})
 
 
-def _edges(sender: Node | None, receiver: Node | None, entry: Mapping[str, Any]) -> list[Edge]:
+def _edges(sender: Node | None, receiver: Node | None, entry: JsonObject) -> list[Edge]:
     """The edge of a link; into a head it must say by which input it enters."""
     start = None if sender == "input" else sender
     if sender == "logits" or receiver == "input" or not isinstance(start, Component | None):

@@ -39,10 +39,10 @@ from vesalius.documents.view import (
     View,
     Viewable,
     cell,
+    cut_text,
     html_table,
     made,
     repr_of_first,
-    shortened,
     subject_of,
     words,
 )
@@ -94,7 +94,7 @@ class Record(BaseModel):
         return not value if field is None else value == field.get_default(call_default_factory=True)
 
     def __repr__(self) -> str:
-        return shortened(visible(super().__repr__()), LONGEST_REPR)
+        return cut_text(visible(super().__repr__()), LONGEST_REPR)
 
     def __str__(self) -> str:
         return repr(self)
@@ -162,7 +162,7 @@ class Document(Record):
         answer = self.answered() if isinstance(self, Answered) else None
         said = str(self).split("\n", 1)[0] if answer is None else str(answer)
         return Line(
-            self.listed_as(), shortened(said, LONGEST_LINE), getattr(self, "cost", None), getattr(self, "seconds", None)
+            self.listed_as(), cut_text(said, LONGEST_LINE), getattr(self, "cost", None), getattr(self, "seconds", None)
         )
 
     @classmethod
@@ -186,7 +186,7 @@ class Document(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _current(cls, data: Any) -> Any:
+    def _current(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
         version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
@@ -227,7 +227,7 @@ class ResultDocument(ShownDocument):
     def view(self) -> View:
         """Its fields, where the class does not say how it shows itself."""
         fields = [(name, cell(getattr(self, name))) for name in type(self).model_fields if name != VERSION_FIELDS[0]]
-        facts = [(words(name), shortened(text, LONGEST_REPR // 4)) for name, text in fields]
+        facts = [(words(name), cut_text(text, LONGEST_REPR // 4)) for name, text in fields]
         return View(self.kind_name(), Answer(words(self.KIND or type(self).__name__)), [Facts(facts)])
 
 
@@ -254,7 +254,7 @@ class FrozenDict(dict[K, V]):
     setdefault = update = _refuse  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr_of_first((f"{key!r}: {shortened(repr(self[key]), 80)}" for key in self), len(self), "{{{}}}")
+        return repr_of_first((f"{key!r}: {cut_text(repr(self[key]), 80)}" for key in self), len(self), "{{{}}}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self),)

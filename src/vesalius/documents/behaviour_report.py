@@ -8,16 +8,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
-from vesalius.documents.catalogue import Entry, interval
+from vesalius.documents.catalogue import Entry, with_interval
 from vesalius.documents.performance import LEAST_ROWS, MORE_ROWS, RANDOM_TOKENS, Contrast
 from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, Viewable, prompts, title_of
+from vesalius.values import JsonObject
 
 #: Lines of reasons, numbers of rows in one of them, and words that the model says instead.
 MOST_REASONS, MOST_NUMBERS, MOST_SAID = 20, 5, 5
 PREFERS, SAYS = "prefers the right answer", "says it"
 
 
-class Figure(TypedDict):
+class FigureData(TypedDict):
     """A figure with its interval, where it has one."""
 
     value: float
@@ -38,9 +39,9 @@ class ReportedRow(TypedDict):
 class ReportedSplit(TypedDict):
     """The figures of one split."""
 
-    accuracy: Figure | None
-    top1: Figure | None
-    metric: Figure | None
+    accuracy: FigureData | None
+    top1: FigureData | None
+    metric: FigureData | None
     n: int
 
 
@@ -75,9 +76,9 @@ class BehaviourReport(Viewable, Entry):
     n_kept: int
     rows: Sequence[ReportedRow]
     splits: Mapping[str, ReportedSplit]
-    accuracy: Figure | None
-    top1: Figure | None
-    metric: Figure | None
+    accuracy: FigureData | None
+    top1: FigureData | None
+    metric: FigureData | None
     metric_name: str
     unit: str
     performs: bool | None
@@ -188,7 +189,7 @@ class BehaviourReport(Viewable, Entry):
 
 
 def report(
-    data: Mapping[str, Any], *, model: str, bos: str | None, own: bool = False, reading: Sequence[str] = ()
+    data: JsonObject, *, model: str, bos: str | None, own: bool = False, reading: Sequence[str] = ()
 ) -> BehaviourReport:
     """The report of what was measured, with its answer; `own` rows are all the prompts that there are, `reading` the
     flags that the model was read by.
@@ -200,7 +201,7 @@ def report(
     return BehaviourReport({"answer": first, "next": then, "model": model, "bos": bos, **data})
 
 
-def _answer(data: Mapping[str, Any], model: str, reading: Sequence[str]) -> tuple[Answer, str]:
+def _answer(data: JsonObject, model: str, reading: Sequence[str]) -> tuple[Answer, str]:
     """Whether a behaviour can be explained with this model, by the first rule that applies, and the next command."""
     subject, name = f"{title_of(data['behaviour'])} on {model}", shlex.join([data["behaviour"], *reading])
     if not data["n_kept"] or data["contrast"] is None:
@@ -243,7 +244,7 @@ def _answer(data: Mapping[str, Any], model: str, reading: Sequence[str]) -> tupl
     return Answer(f"{text}, and the model {PREFERS} on {prefers}", "yes"), then
 
 
-def _may_perform(data: Mapping[str, Any]) -> bool:
+def _may_perform(data: JsonObject) -> bool:
     """Whether too few prompts leave it open that the model performs: the mean is above chance, the interval is not."""
     accuracy = data["accuracy"]
     return accuracy["value"] > 0.5 and accuracy["high"] > 0.5 >= accuracy["low"]
@@ -263,5 +264,5 @@ def _same_reasons(rows: Sequence[ReportedRow]) -> list[str]:
     return lines
 
 
-def _figure(figure: Figure) -> str:
-    return interval(figure["value"], figure.get("low"), figure.get("high"))
+def _figure(figure: FigureData) -> str:
+    return with_interval(figure["value"], figure.get("low"), figure.get("high"))

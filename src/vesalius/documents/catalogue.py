@@ -18,9 +18,9 @@ from vesalius.documents.view import (
     View,
     Viewable,
     as_table,
+    cut_text,
     html_table,
     repr_of_first,
-    shortened,
 )
 from vesalius.values import JsonObject
 
@@ -58,7 +58,7 @@ class Listing(list[Item]):
         return Listing(chosen) if isinstance(place, slice) else chosen
 
     def __repr__(self) -> str:
-        return repr_of_first((shortened(repr(entry), LONGEST_REPR // 4) for entry in self), len(self), "[{}]")
+        return repr_of_first((cut_text(repr(entry), LONGEST_REPR // 4) for entry in self), len(self), "[{}]")
 
     def _repr_html_(self) -> str:
         return html_table(self[:SHOWN_ROWS], total=len(self))
@@ -216,9 +216,9 @@ class MeasuredBehaviour(Entry):
         return {
             "behaviour": self.name,
             "performs": self.performs,
-            "prefers the right answer [95 %]": interval(self.accuracy, self.accuracy_low, self.accuracy_high),
+            "prefers the right answer [95 %]": with_interval(self.accuracy, self.accuracy_low, self.accuracy_high),
             "says it": f"{self.top1:.2f}",
-            "logit difference [95 %]": interval(self.logit_difference, self.ld_low, self.ld_high),
+            "logit difference [95 %]": with_interval(self.logit_difference, self.ld_low, self.ld_high),
             "n": self.n,
         }
 
@@ -227,7 +227,7 @@ class MeasuredBehaviour(Entry):
         return self.reason if self.performs is None else ""
 
 
-def interval(value: float | None, low: float | None, high: float | None) -> str:
+def with_interval(value: float | None, low: float | None, high: float | None) -> str:
     """A figure with its interval, where it has one."""
     if value is None:
         return "-"

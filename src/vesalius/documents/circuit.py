@@ -330,7 +330,7 @@ class Circuit(ShownDocument, kind="circuit"):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_mib(cls, data: Any) -> Any:
+    def _of_mib(cls, data: object) -> object:
         if isinstance(data, Mapping) and "cfg" in data:
             return dict(cls.from_data(data))
         return data

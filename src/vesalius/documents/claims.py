@@ -29,9 +29,9 @@ from vesalius.documents.view import (
     Sheet,
     View,
     Viewable,
+    cut_text,
     html_table,
     prompts,
-    shortened,
 )
 from vesalius.errors import visible
 from vesalius.values import JsonObject
@@ -94,7 +94,7 @@ class Evidence(Record):
     def __repr__(self) -> str:
         value = "" if self.value is None else f" {self.value:.3g}"
         interval = "" if self.low is None or self.high is None else f" [{self.low:.3g}, {self.high:.3g}]"
-        return shortened(visible(f"{self.experiment}: {self.measure}{value}{interval}, n {self.n}, {self.mark}"), 240)
+        return cut_text(visible(f"{self.experiment}: {self.measure}{value}{interval}, n {self.n}, {self.mark}"), 240)
 
     @property
     def mark(self) -> str:
@@ -128,7 +128,7 @@ class ClaimRecord(Viewable, Record):
         more = len(self.evidence) - 2
         return View(
             self.kind,
-            Answer(f"{self.verdict}: {shortened(self.text, 200)} ({self.kind})"),
+            Answer(f"{self.verdict}: {cut_text(self.text, 200)} ({self.kind})"),
             [
                 Facts([*facts, *([("", f"... {more} more experiments")] if more > 0 else [])]),
                 Sheet(names, [[getattr(one, name) for name in names] for one in self.evidence], title="Evidence"),
@@ -321,9 +321,9 @@ class ComponentExplanation(Record):
     def __repr__(self) -> str:
         counts = self.decided
         claims = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
-        program = f"\n{shortened(self.program, 120)}" if self.program else ""
-        said = f"{self.id} {self.role or self.tag or NO_TAG} ({self.verdict}): {shortened(self.note, 160)}"
-        return shortened(visible(f"{said}{program}\nclaims: {claims or 'none'}"), LONGEST_REPR)
+        program = f"\n{cut_text(self.program, 120)}" if self.program else ""
+        said = f"{self.id} {self.role or self.tag or NO_TAG} ({self.verdict}): {cut_text(self.note, 160)}"
+        return cut_text(visible(f"{said}{program}\nclaims: {claims or 'none'}"), LONGEST_REPR)
 
     def _repr_html_(self) -> str:
         rows = [{"claim": claim.text, "kind": claim.kind, "verdict": claim.verdict} for claim in self.claims]

@@ -21,8 +21,8 @@ from vesalius.documents.base import Answered, FrozenDict, FrozenMap
 from vesalius.documents.checks import ROLES, Checks, CircuitCut
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.difference import Compared, ComponentDifference, figure_of_both, figure_pairs, rank_correlation
-from vesalius.documents.latents import LatentSet
 from vesalius.documents.metric import Metric
+from vesalius.documents.neurons import LatentSet
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import PromptedDocument
 from vesalius.documents.rivals import Rivals

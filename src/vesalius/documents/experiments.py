@@ -1,18 +1,20 @@
-"""Results of single experiments: a model on one prompt, components replaced, a circuit alone, a claim tested again."""
+"""Results of single experiments: a model on one prompt, components replaced, a prompt continued, a circuit alone, a
+claim tested again.
+"""
 
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import computed_field
 
-from vesalius.documents.answers import kept_answer, replaced_answer
+from vesalius.documents.answers import completion_answer, kept_answer, replaced_answer
 from vesalius.documents.base import Answered, FrozenMap, Line, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Contrast
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SIDES
-from vesalius.documents.view import Answer, Facts, Sheet, View, join_first, prompts, shortened, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, View, cut_text, join_first, prompts, subject_of
 from vesalius.documents.whole import KEEP, bars, shows_nothing, too_few
 
 WHAT_IF_FILE = "what_if.json"
@@ -82,7 +84,7 @@ class WhatIf(Answered, ResultDocument, kind="what_if"):
         """The score before and after, then every prompt, those whose output changed first."""
         request, (subject, parts, how) = self.request, self._replaced()
         changed = [row for row in self.rows if row.changed]
-        flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
+        flips = [f"{cut_text(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in changed]
         return View(
             f"{subject}: what if {parts} is replaced ({how})",
             self.answered(),
@@ -361,7 +363,7 @@ class Retest(ResultDocument, kind="retest"):
             f"{subject_of(self.specimen, self.behaviour)}: a claim about {self.component} tested again",
             Answer(
                 f"the verdict {'holds' if self.same else 'does not hold'} on other inputs ({verdicts}): "
-                f"{shortened(self.before.text, 200)} ({self.before.kind})",
+                f"{cut_text(self.before.text, 200)} ({self.before.kind})",
                 "yes" if self.same else "no",
             ),
             [
@@ -372,3 +374,105 @@ class Retest(ResultDocument, kind="retest"):
             ],
             command=self.request.command_line() if self.request.specimen else None,
         )
+
+
+# A prompt continued with and without interventions: `completion.json`.
+
+COMPLETION_FILE = "completion.json"
+
+
+class NextToken(Record):
+    """A token that may follow the prompt, with its probability before and after the intervention."""
+
+    token: str
+    clean: float
+    edited: float
+
+
+class Completion(Answered, ResultDocument, kind="completion"):
+    """One prompt and what the model writes after it, the likeliest token each time: as it is (`clean`) and under the
+    interventions (`edited`).
+
+    `next` are the likeliest first tokens of both, with their probabilities in both, `divergence` is KL(clean || edited)
+    of that first token in nats. A steered prompt has `control`, the divergences of random directions of the same
+    length at the same site, and `length`, the Euclidean length of what was added.
+    """
+
+    FILE = COMPLETION_FILE
+    RANK = 62
+    COMMAND, VERB = "complete", "complete"
+    REMEDY = "run `vesalius complete` again"
+    ABSENT_IF_DEFAULT = ("control", "length")
+
+    request: Request
+    prompt: str
+    clean: str
+    edited: str
+    clean_tokens: tuple[str, ...]
+    edited_tokens: tuple[str, ...]
+    next: tuple[NextToken, ...]
+    divergence: float
+    control: tuple[float, ...] = ()
+    length: float | None = None
+    seconds: float
+
+    @property
+    def changed(self) -> str:
+        """What was done to the model, in words."""
+        options = self.request.options
+        edits, steer = options.get("edits"), options.get("steer")
+        steered = f"steering {steer} by {options.get('strength', 1.0):g}" if steer else ""
+        return " and ".join(filter(None, (f"{options.get('kind')} at {edits}" if edits else "", steered)))
+
+    def listed_as(self) -> str:
+        """What it is a result of, as lists of results name it."""
+        return f"{self.request.specimen}, {self.changed}"
+
+    def view(self) -> View:
+        """Both texts, then the next token before and after."""
+        control = []
+        if self.control:
+            drawn = ", ".join(f"{one:.3g}" for one in sorted(self.control, reverse=True))
+            control = [("the same of random directions of that length", drawn), ("length added", f"{self.length:.4g}")]
+        return View(
+            f"{self.request.specimen}: a prompt continued under {self.changed}",
+            self.answered(),
+            [
+                Facts(
+                    [
+                        ("prompt", self.prompt),
+                        ("clean", repr(self.clean)),
+                        ("edited", repr(self.edited)),
+                        ("KL of the next token, clean against edited", f"{self.divergence:.4g} nats"),
+                        *control,
+                        *self.request.remarks(),
+                    ]
+                ),
+                Sheet(
+                    ("token", "clean", "edited"),
+                    [(repr(one.token), one.clean, one.edited) for one in self.next],
+                    title="The next token: probabilities",
+                    caption="The likeliest of both, one prompt: there is no interval.",
+                ),
+            ],
+            command=self.request.command_line(),
+        )
+
+    def answered(self) -> Answer:
+        """Whether the text changes, and whether a random direction would have done as much."""
+        clean, edited = (repr(cut_text(text, 60)) for text in (self.clean, self.edited))
+        said = completion_answer(
+            f"{self.changed} of {self.request.specimen}",
+            f"{clean} -> {edited}",
+            self.divergence,
+            self.control,
+            changed=self.clean_tokens != self.edited_tokens,
+        )
+        return replace(said, then=self._stronger()) if said.verdict == "no" else said
+
+    def _stronger(self) -> str | None:
+        """The same with twice the strength, where a direction was added."""
+        strength = self.request.options.get("strength", 1.0)
+        if "steer" not in self.request.options or not isinstance(strength, int | float):
+            return None
+        return self.request.with_options(strength=2.0 * strength)

@@ -63,11 +63,11 @@ from vesalius.documents.view import (
     Sheet,
     Text,
     View,
+    cut_text,
     duration,
     figure,
     interval,
     join_first,
-    shortened,
     subject_of,
 )
 from vesalius.errors import visible
@@ -174,7 +174,7 @@ class Explanation(Answered, ShownDocument, kind="explanation"):
         """
         if self.behaviour is None:
             said = program_answer(
-                shortened(_in_brief(self.task_description), BEFORE_FIGURES),
+                cut_text(_in_brief(self.task_description), BEFORE_FIGURES),
                 self.program_agreement,
                 supported=sum(part.verdict == "supported" for part in self.components),
                 components=len(self.components),
@@ -310,11 +310,11 @@ def _brief(explanation: Explanation) -> list[tuple[str, str]]:
     if explanation.behaviour is not None:
         screen = explanation.in_short()
         path = screen.main_path or screen.broken_path or "none from the tokens to the answer"
-        return [("", shortened(explanation.title, PATH)), ("path", shortened(path, PATH)), ("claims", screen.verdicts)]
+        return [("", cut_text(explanation.title, PATH)), ("path", cut_text(path, PATH)), ("claims", screen.verdicts)]
     counts = _tally(part.verdict for part in explanation.components)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     parts = [
-        f"{part.id} {shortened(part.role or part.tag or NO_TAG, ROLE)} ({part.verdict})"
+        f"{part.id} {cut_text(part.role or part.tag or NO_TAG, ROLE)} ({part.verdict})"
         for part in explanation.components
     ]
     size = f"{len(parts)} components{f' ({said})' if said else ''}"
@@ -357,7 +357,7 @@ def _screen(explanation: Explanation) -> list[Section]:
     room = SCREEN if explanation.program is None else SCREEN - PROGRAM_LINES
     first = sorted(parts, key=lambda part: len(parts) > room and part.verdict != "supported")
     screen = [
-        (part.id, shortened(part.role or part.tag or NO_TAG, ROLE), part.verdict, shortened(_computes(part), COMPUTES))
+        (part.id, cut_text(part.role or part.tag or NO_TAG, ROLE), part.verdict, cut_text(_computes(part), COMPUTES))
         for part in first
     ]
     whole = Sheet(
@@ -431,7 +431,7 @@ def graph_of(explanation: Explanation) -> Graph:
 def _in_brief(description: str) -> str:
     """A long description as an answer: its first sentence."""
     first = description if len(description) <= ANSWER else re.split(r"(?<=[^.][.!?])\s", description, maxsplit=1)[0]
-    return shortened(first, ANSWER)
+    return cut_text(first, ANSWER)
 
 
 def _circuit(explanation: Explanation) -> list[Section]:

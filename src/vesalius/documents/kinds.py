@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from vesalius.documents.base import REGISTERED, Document, Record
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
-from vesalius.plugins import DOCUMENTS, Plugin, find_plugin, plugin_names
+from vesalius.plugins import DOCUMENTS, find_plugin, plugin_names
 from vesalius.values import JsonObject
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -32,7 +32,9 @@ def kind_named(name: str) -> type[Record]:
         plugin = find_plugin(DOCUMENTS, name, ())
         if plugin is None:
             raise BadInput(f"document {name!r} does not exist; choose one of {choices(schema_names())}")
-        _import(plugin)
+        loaded: object = plugin.load()
+        if not (isinstance(loaded, type) and issubclass(loaded, Record) and plugin.name == loaded.KIND):
+            raise plugin.refused(f"is no document whose class says kind={plugin.name!r}")
     return REGISTERED[name]
 
 
@@ -87,9 +89,3 @@ def _import_all(path: tuple[str, ...]) -> None:
 def look_again() -> None:
     """Import, when they are next asked for, kinds that were refused before: their package is trusted now."""
     _import_all.cache_clear()
-
-
-def _import(plugin: Plugin) -> None:
-    loaded: object = plugin.load()
-    if not (isinstance(loaded, type) and issubclass(loaded, Record) and plugin.name == loaded.KIND):
-        raise plugin.refused(f"is no document whose class says kind={plugin.name!r}")

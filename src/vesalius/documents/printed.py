@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from vesalius.documents.base import FrozenList, FrozenMap, Record, ResultDocument
-from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, duration, join_first, prompts, shortened
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, Viewable, cut_text, duration, join_first, prompts
 from vesalius.errors import BadInput, choices
 
 
@@ -188,7 +188,7 @@ class ResultList(ResultDocument, kind="results"):
                 row.path,
                 row.kind,
                 _state(row),
-                shortened(row.problem or row.figures or row.title, 90),
+                cut_text(row.problem or row.figures or row.title, 90),
                 "" if row.seconds is None else duration(row.seconds),
                 datetime.fromtimestamp(row.modified).strftime("%Y-%m-%d %H:%M"),
             )

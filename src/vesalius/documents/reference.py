@@ -1,10 +1,10 @@
 """The reference page of the documents, from their schemas: `python -m vesalius.documents.reference > PAGE`."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from vesalius.documents.base import Document
 from vesalius.documents.kinds import kind_named, schema, schema_names
+from vesalius.values import JsonObject
 
 HEADING = """# Documents
 
@@ -39,7 +39,7 @@ def reference() -> str:
     return "\n".join(lines)
 
 
-def _section(body: Mapping[str, Any]) -> Iterator[str]:
+def _section(body: JsonObject) -> Iterator[str]:
     """What a document or a part of one is, and its fields with their types, a line each."""
     yield from (_prose(body.get("description", "")), "", "```text")
     for name, field in body.get("properties", {}).items():
@@ -53,7 +53,7 @@ def _prose(text: str) -> str:
     return " ".join(text.split())
 
 
-def _type(field: Mapping[str, Any]) -> str:
+def _type(field: JsonObject) -> str:
     """A field's type: `X?` may be null, `X[]` is a list."""
     if "$ref" in field:
         name = field["$ref"].rsplit("/", 1)[-1]

@@ -14,7 +14,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, computed_field, model_validator
 
 from vesalius.documents.base import Document, FrozenDict, FrozenMap, ShownDocument
-from vesalius.documents.view import LONGEST_REPR, shortened
+from vesalius.documents.view import LONGEST_REPR, cut_text
 from vesalius.documents.whole import LEAST_REPORTING
 from vesalius.errors import quoted, visible
 from vesalius.options import RECORDS, Checked, Cut, Draw, Force, HowFound, Load, Option, options_of
@@ -94,7 +94,7 @@ class Request(Document, kind="request"):
     versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
 
     def __repr__(self) -> str:
-        return shortened(visible(f"Request: {self.command_line()}"), LONGEST_REPR)
+        return cut_text(visible(f"Request: {self.command_line()}"), LONGEST_REPR)
 
     def command_line(self) -> str:
         """A shell command that gives the same result; of prompts given in Python it can only say that there were."""

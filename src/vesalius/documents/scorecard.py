@@ -288,6 +288,11 @@ class Scorecard(ShownDocument, kind="scorecard"):
         category = f", {self.category}" if self.category else ""
         what = {"circuits": "circuits", "discovery": "circuits", "functions": "functions"}[self.benchmark]
         cases = self._case_rows()
+        # The metrics, and below them what explanations without content earn.
+        rows = dict(self.metrics)
+        for null, figures in (self.nulls or {}).items():
+            rows[f"null {null}: iia above chance"] = figures.component_iia_above_chance
+            rows[f"null {null}: iia changed above chance"] = figures.component_iia_changed_above_chance
         return View(
             f"bench {self.benchmark}{category}: {self.subject}",
             Answer(
@@ -297,7 +302,7 @@ class Scorecard(ShownDocument, kind="scorecard"):
             [
                 metric_facts(self.metrics, first=HEADLINES),
                 *([Text([self.ran.sentence])] if self.ran else []),
-                self._metrics(),
+                metric_sheet(rows, title="Metrics", terminal=0 if self.methods else 100),
                 *self._of_circuits(),
                 *self._of_methods(),
                 *self._of_functions(),
@@ -319,14 +324,6 @@ class Scorecard(ShownDocument, kind="scorecard"):
             files=[("numbers", f"{self.directory}/{SCORECARD_FILE}")] if self.directory else [],
             place=f"{self.directory}/report.html" if self.directory and self.benchmark != "discovery" else None,
         )
-
-    def _metrics(self) -> Sheet:
-        """The metrics, and below them what explanations without content earn."""
-        rows = dict(self.metrics)
-        for null, figures in (self.nulls or {}).items():
-            rows[f"null {null}: iia above chance"] = figures.component_iia_above_chance
-            rows[f"null {null}: iia changed above chance"] = figures.component_iia_changed_above_chance
-        return metric_sheet(rows, title="Metrics", terminal=0 if self.methods else 100)
 
     def _of_circuits(self) -> Iterator[Section]:
         inert = self.inert

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from vesalius.components import Component
 from vesalius.documents.claims import LOGITS, NOT_DEFINED, TOKENS, ComponentExplanation, Composition, Evidence
-from vesalius.documents.view import join_first, shortened
+from vesalius.documents.view import cut_text, join_first
 from vesalius.errors import BadInput, visible
 
 ARROW, GAP = " -> ", " ... ? ... "
@@ -93,7 +93,7 @@ class Summary:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(visible(shortened(text, SHOWN_SENTENCE)))
+    return html.escape(visible(cut_text(text, SHOWN_SENTENCE)))
 
 
 def summarise(

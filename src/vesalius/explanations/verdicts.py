@@ -196,11 +196,11 @@ def _shortest(lab: CircuitLab, wrong: Bool[Tensor, "pair pos"]) -> list[int]:
     return sorted(distinct.values(), key=rows.index)[:SHOWN]
 
 
-def _input(lab: CircuitLab, row: int, *, of_source: bool = False) -> list[Any]:
+def _input(lab: CircuitLab, row: int, *, of_source: bool = False) -> list[object]:
     return list(lab.inputs[1 if of_source else 0][row])
 
 
-def _values(lab: CircuitLab, answers: Tensor, row: int) -> list[Any]:
+def _values(lab: CircuitLab, answers: Tensor, row: int) -> list[object]:
     """Answers of one input as the specimen writes its outputs; None where a program has no value."""
     numbers = answers[row][lab.real[row]].tolist()
     vocabulary = lab.specimen.vocabulary

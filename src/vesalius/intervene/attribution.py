@@ -25,7 +25,7 @@ from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
 from vesalius.model.attention import Attention, Heads, Layout, attention_weights, take_positions
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies, available_bytes
+from vesalius.model.devices import DeviceCopies, available_bytes
 from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import HALF, NormLayer, widened
@@ -219,7 +219,7 @@ def attribute_units(
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
         kept, slope = slopes_at(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
-        choices, columns = Copies(replacement.choices[prompts]), []
+        choices, columns = DeviceCopies(replacement.choices[prompts]), []
         for layer, block in enumerate(model.blocks):
             name = unit_hook(model.config, layer)
             change = kept[name] - replacement.values.units[layer][choices.on(block.device)]
@@ -234,7 +234,7 @@ def unit_changes(model: Transformer, batch: Batch, replacement: Replacement) -> 
     change of its activation times the length of its output weights, of an expert the length of the change.
     """
     require_units(model.config)
-    batch, choices = batch.to(model.device), Copies(replacement.choices)
+    batch, choices = batch.to(model.device), DeviceCopies(replacement.choices)
     real, sizes = real_tokens(model.config, batch).float(), []
     for layer, put_out in enumerate(activations(model, batch, neurons=True).units):
         change = (put_out - replacement.values.units[layer][choices.on(put_out.device)]).float()
@@ -253,7 +253,7 @@ def _attribute_chunk(
     rule: Rule,
     replaced: Component | None = None,
 ) -> Float[Tensor, "prompt component"]:
-    choices, edits = Copies(replacement.choices[prompts]), []
+    choices, edits = DeviceCopies(replacement.choices[prompts]), []
     if replaced is not None:
         layer, place = replaced.layer, replaced.head
         assert place is not None, "a head"
@@ -541,7 +541,7 @@ def _add_scores(
     scores: Float[Tensor, "prompt *pos sender receiver"],
 ) -> None:
     """Add every sender's change times the gradient at every receiver's input."""
-    graph, changes = EdgeGraph.of(model.config), Copies(change)
+    graph, changes = EdgeGraph.of(model.config), DeviceCopies(change)
 
     def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
         feeding = int(graph.real[:, columns.start].sum())

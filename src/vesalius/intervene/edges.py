@@ -174,7 +174,12 @@ class SenderRecordings:
             self.where = spread.flatten().to(self.clean.dtype)
         self.change: Float[Tensor, "sender flat"] = self.counterfactual - self.clean
         self.change *= 1.0 if self.where is None else self.where
-        self.resid: list[Float[Tensor, " flat"]] = self._streams(batch)
+        # The residual stream before each layer, and at the end.
+        n = self.model.config.n_layers
+        names = [*(f"blocks.{layer}.hook_resid_pre" for layer in range(n)), f"blocks.{n - 1}.hook_resid_post"]
+        first = torch.zeros(len(batch), 1, dtype=torch.long, device=self.model.device)
+        _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=names, choose=first)
+        self.resid: list[Float[Tensor, " flat"]] = [cache[name].flatten().to(self.model.device) for name in names]
 
     def n_before(self, layer: int) -> int:
         """How many senders are computed before a layer."""
@@ -183,14 +188,6 @@ class SenderRecordings:
     def spread(self, bias: Float[Tensor, " d_model"]) -> Float[Tensor, " flat"]:
         """A bias at every position of every prompt."""
         return bias.to(self.model.device).repeat(self.n_prompts * self.width)
-
-    def _streams(self, batch: Batch) -> list[Float[Tensor, " flat"]]:
-        """The residual stream before each layer, and at the end."""
-        n = self.model.config.n_layers
-        names = [*(f"blocks.{layer}.hook_resid_pre" for layer in range(n)), f"blocks.{n - 1}.hook_resid_post"]
-        first = torch.zeros(len(batch), 1, dtype=torch.long, device=self.model.device)
-        _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=names, choose=first)
-        return [cache[name].flatten().to(self.model.device) for name in names]
 
 
 @torch.no_grad()

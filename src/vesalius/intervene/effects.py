@@ -29,7 +29,7 @@ from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.signed import PHRASES, Sides, lost, parted, words_of
+from vesalius.intervene.signed import PHRASES, LogitSides, lost, parted, words_of
 from vesalius.intervene.values import Batch
 from vesalius.model.states import write_tensors
 from vesalius.model.transformer import Transformer
@@ -61,7 +61,7 @@ class Effects(Viewable):
     forwards: float
     seconds: float
     contrast: Contrast | None = None
-    sides: Sides | None = None
+    sides: LogitSides | None = None
 
     @property
     def mean(self) -> Float[Tensor, " set"]:

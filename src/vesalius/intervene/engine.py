@@ -33,10 +33,10 @@ from vesalius.intervene.row_edits import Cuts, Edits, ReplacedUnits
 from vesalius.intervene.tokens import (
     CLEAN,
     Branches,
-    Grid,
     Live,
     Places,
     Spans,
+    TokenGrid,
     branches,
     edit_times,
     spans_to_compute,
@@ -45,7 +45,7 @@ from vesalius.intervene.tokens import (
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, Layout, take_positions
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies
+from vesalius.model.devices import DeviceCopies
 from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
@@ -151,7 +151,7 @@ class _Walk:
         self.model, self.recording, self.values = model, recording, values
         self.rows = _Rows(recording, plan.prompt.to(device), spans)
         self.prompt, self.everywhere, self.read = self.rows.prompt, self.rows.everywhere, self.rows.read
-        self.positions = None if plan.positions is None else Copies(plan.positions.to(device))
+        self.positions = None if plan.positions is None else DeviceCopies(plan.positions.to(device))
         # Row counts by entry time: after `until[t]` rows, the next one enters later than t.
         times = torch.arange(3 * model.config.n_layers + 1)
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
@@ -198,7 +198,7 @@ class _Walk:
     def _final(self, resid: Tensor) -> Float[Tensor, "row query d_model"]:
         """The residual stream of every row where it is read, as the logits see it."""
         last, final = self.model.config.n_layers - 1, self.recording.final
-        if self.places(last) is self.read or isinstance(self.everywhere, Grid):
+        if self.places(last) is self.read or isinstance(self.everywhere, TokenGrid):
             resid = self._join(resid, final, self.until[-2], len(self.prompt), self.read)
         else:
             resid = self.everywhere.put(final[self.prompt.on(final.device)], resid.to(final.device))
@@ -363,12 +363,12 @@ class _Rows:
     """Rows of a chunk: their prompts, what they may attend to, and where they are computed."""
 
     def __init__(self, recording: Recording, prompt: Int[Tensor, " row"], spans: Spans | None) -> None:
-        self.recording, self.prompt, self.spans = recording, Copies(prompt), spans
+        self.recording, self.prompt, self.spans = recording, DeviceCopies(prompt), spans
         self.layout = recording.layout.take(prompt)
-        at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
+        at = None if recording.at is None else DeviceCopies(recording.at[self.prompt.on(recording.at.device)])
         width = recording.pre[0].shape[1]
-        self.everywhere = Grid(self.prompt) if spans is None else Live(self.prompt, spans, width)
-        self.read = Grid(self.prompt, at)
+        self.everywhere = TokenGrid(self.prompt) if spans is None else Live(self.prompt, spans, width)
+        self.read = TokenGrid(self.prompt, at)
 
     def places(self, *, last: bool) -> Places:
         """Where a layer writes: in the last one, only at the positions of the readout."""

@@ -239,7 +239,7 @@ class Exchange:
         columns = [self.roles.index(role) for role in place.roles]
         positions = self.bases.positions[bases][:, columns]
         if start == config.n_layers:  # after the last layer: only the end is read
-            resid = self._after_last(bases, at)
+            resid = take_positions(self._resid[-1][bases], at.to(self._resid[-1].device))
             where = torch.arange(len(rows))
             for column, role in zip(columns, place.roles, strict=True):
                 if role == END:
@@ -266,9 +266,6 @@ class Exchange:
 
     def _value(self, place: Place, rows: Tensor, column: int) -> Float[Tensor, "some d_model"]:
         return self._at_roles[_RESID][place.first_layer][rows, column]
-
-    def _after_last(self, bases: Tensor, at: Tensor) -> Float[Tensor, "some 1 d_model"]:
-        return take_positions(self._resid[-1][bases], at.to(self._resid[-1].device))
 
     def _hooks(self, place: Place, rows: Tensor, columns: list[int], positions: Tensor) -> list[Hook]:
         """What puts the outputs of a place's components in. The last layer computes the end alone."""

@@ -18,7 +18,7 @@ from vesalius.intervene.recordings import Recordings, attention_share
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import take_positions
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies
+from vesalius.model.devices import DeviceCopies
 from vesalius.model.transformer import Transformer
 
 #: The choice of a head that reads the values of its own run.
@@ -112,8 +112,8 @@ class SetPatterns:
     """The pattern edits of a chunk of rows, by layer."""
 
     def __init__(self, edits: PatternEdits, config: Config, device: torch.device) -> None:
-        self.n_heads, self.table = config.n_heads, Copies(edits.table.to(device))
-        self.read = None if edits.read is None else Copies(edits.read.to(device))
+        self.n_heads, self.table = config.n_heads, DeviceCopies(edits.table.to(device))
+        self.read = None if edits.read is None else DeviceCopies(edits.read.to(device))
         layer = edits.place // config.n_heads
         self.layers = {int(one): (layer == one).nonzero()[:, 0] for one in layer.unique()}
         self.edits = edits
@@ -126,7 +126,7 @@ class SetPatterns:
         at: Int[Tensor, "row query"] | None,
         *,
         rows: Int[Tensor, " row"] | None = None,
-        where: Copies | None = None,
+        where: DeviceCopies | None = None,
     ) -> Float[Tensor, "row query head d_head"]:
         """Let the edited heads of a layer write what their patterns select. The tensors hold the first rows of the
         chunk, or these `rows`; `at` are the queries of each row (None: all), `where` marks those that are edited.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.signed import Sides
+from vesalius.intervene.signed import LogitSides
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import HeadPort, Heads, Layout, take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
@@ -168,7 +168,7 @@ def direct_sides(
     resid: Float[Tensor, "prompt d_model"],
     answers: Int[Tensor, "prompt answer"],
     wrongs: Int[Tensor, "prompt wrong"],
-) -> Sides:
+) -> LogitSides:
     """What `vector`, as a part of the final residual stream `resid`, adds to the logit of the first right answer, of
     the first wrong one (0 where there is none) and to the mean of all logits but those of right and wrong answers.
     """
@@ -177,7 +177,7 @@ def direct_sides(
     each = torch.einsum("nd,ncd->nc", vector, widened(weight[ids.clamp(min=0)])).where(ids >= 0, 0.0)
     mean = vector @ weight.mean(0, dtype=vector.dtype)
     rest = (mean * len(weight) - each.sum(1)) / (len(weight) - (ids >= 0).sum(1)).clamp(min=1)
-    return Sides(*(side.cpu() for side in (each[:, 0], each[:, answers.shape[1]], rest)))
+    return LogitSides(*(side.cpu() for side in (each[:, 0], each[:, answers.shape[1]], rest)))
 
 
 @torch.no_grad()

@@ -14,10 +14,10 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.intervene.plan import KEEP, EdgeEdit, UnitEdits, units_per_layer
 from vesalius.intervene.recordings import Recording
-from vesalius.intervene.tokens import Grid, Live, Places
+from vesalius.intervene.tokens import Live, Places, TokenGrid
 from vesalius.intervene.values import Values, unit_hook
 from vesalius.model.attention import Heads, take_positions
-from vesalius.model.devices import Copies
+from vesalius.model.devices import DeviceCopies
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.transformer import Block, Transformer
 
@@ -30,10 +30,10 @@ class Walk(Protocol):
     model: Transformer
     recording: Recording
     values: Values
-    prompt: Copies
-    positions: Copies | None
+    prompt: DeviceCopies
+    positions: DeviceCopies | None
     everywhere: Places
-    read: Grid
+    read: TokenGrid
 
     def places(self, layer: int) -> Places:
         """Where a layer writes."""
@@ -167,8 +167,8 @@ class ReplacedUnits:
         width = units_per_layer(config)
         layers = torch.arange(config.n_layers + 1) * width
         self.bounds: list[int] = torch.searchsorted(edits.place, layers).tolist()
-        self.row, self.choice = Copies(edits.row.to(device)), Copies(edits.choice.to(device))
-        self.number = Copies((edits.place % width).to(device))
+        self.row, self.choice = DeviceCopies(edits.row.to(device)), DeviceCopies(edits.choice.to(device))
+        self.number = DeviceCopies((edits.place % width).to(device))
 
     def tap(self, layer: int, rows: int) -> Tap:
         """What replaces this layer's units in the first `rows` rows while the MLP runs. A row that joins later has
@@ -218,12 +218,12 @@ class Edits:
         self.every_head: Bool[Tensor, "row layer"] = replaced[..., :n_heads].all(2)
         self.mlp: Bool[Tensor, "row layer"] = replaced[..., n_heads]
         component, row = (choice.T != KEEP).nonzero(as_tuple=True)
-        self.choice = Copies(choice[row, component].to(device))
+        self.choice = DeviceCopies(choice[row, component].to(device))
         self.bounds = [0, *torch.bincount(component, minlength=choice.shape[1]).cumsum(0).tolist()]
-        self.row, self.head = Copies(row.to(device)), Copies((component % (n_heads + 1)).to(device))
+        self.row, self.head = DeviceCopies(row.to(device)), DeviceCopies((component % (n_heads + 1)).to(device))
 
     def replace_heads(
-        self, z: Tensor, layer: int, values: Values, where: Copies | None, places: Places, rows: int
+        self, z: Tensor, layer: int, values: Values, where: DeviceCopies | None, places: Places, rows: int
     ) -> Float[Tensor, "unit pos head d_head"]:
         """Put the chosen replacements in the place of edited heads."""
         first = layer * (self.n_heads + 1)
@@ -247,7 +247,14 @@ class Edits:
         return z
 
     def replace_mlp(
-        self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Copies | None, places: Places, rows: int
+        self,
+        out: Tensor,
+        layer: int,
+        values: Values,
+        bias: Tensor,
+        where: DeviceCopies | None,
+        places: Places,
+        rows: int,
     ) -> Float[Tensor, "unit pos d_model"]:
         """Put the chosen replacements, plus the output bias, in the place of edited MLPs."""
         place = layer * (self.n_heads + 1) + self.n_heads
@@ -267,7 +274,7 @@ class Edits:
         return out.index_copy(0, row, new)
 
 
-def _edited_units(places: Live, row: Tensor, where: Copies | None) -> tuple[Tensor, Tensor, Tensor]:
+def _edited_units(places: Live, row: Tensor, where: DeviceCopies | None) -> tuple[Tensor, Tensor, Tensor]:
     """Which edit, unit and position each changed token of the edited rows has."""
     edit, unit, position = places.expand(row)
     if where is None:
@@ -276,7 +283,7 @@ def _edited_units(places: Live, row: Tensor, where: Copies | None) -> tuple[Tens
     return edit[changed], unit[changed], position[changed]
 
 
-def _positions_read(places: Grid, rows: int, device: torch.device) -> Int[Tensor, "row query"] | None:
+def _positions_read(places: TokenGrid, rows: int, device: torch.device) -> Int[Tensor, "row query"] | None:
     return None if places.at is None else places.at.on(device)[:rows]
 
 

@@ -44,20 +44,20 @@ PHRASES = {
 _NAMES = (MOVER, SUPPRESSOR, ANSWER_SUPPRESSOR, WRONG_MOVER)
 
 
-class Sides(NamedTuple):
+class LogitSides(NamedTuple):
     """The logits of the right answer, of the wrong one and of the rest, or what something adds to them."""
 
     right: Float[Tensor, "*prompt"]
     wrong: Float[Tensor, "*prompt"]
     rest: Float[Tensor, "*prompt"]
 
-    def minus(self, other: "Sides") -> "Sides":
+    def minus(self, other: "LogitSides") -> "LogitSides":
         """What is gone in the other: clean minus edited."""
-        return Sides(*(a - b for a, b in zip(self, other, strict=True)))
+        return LogitSides(*(a - b for a, b in zip(self, other, strict=True)))
 
-    def take(self, sets: Sequence[int] | Tensor) -> "Sides":
+    def take(self, sets: Sequence[int] | Tensor) -> "LogitSides":
         """Those of some sets of components."""
-        return Sides(*(side[:, sets] for side in self))
+        return LogitSides(*(side[:, sets] for side in self))
 
 
 def signed(
@@ -102,15 +102,15 @@ def lost(clean: Float[Tensor, " *prompt"], edited: Float[Tensor, "prompt set *si
     return change.where(change.abs() > rounding.reshape(-1, *[1] * (change.ndim - 1)), 0.0)
 
 
-def parted(readings: Tensor, axes: int = 1) -> tuple[Tensor, Sides | None]:
+def parted(readings: Tensor, axes: int = 1) -> tuple[Tensor, LogitSides | None]:
     """The scores in readings, which have so many `axes`, and the logits of the sides where readings are signed."""
     if readings.ndim == axes:
         return readings, None
     score, *sides = readings.unbind(-1)
-    return score, Sides(*sides)
+    return score, LogitSides(*sides)
 
 
-def words_of(effects: Sides, *, least: float = 0.0, level: float = 0.95, seed: int = 0) -> list[str | None]:
+def words_of(effects: LogitSides, *, least: float = 0.0, level: float = 0.95, seed: int = 0) -> list[str | None]:
     """The word of each set of components by the rule above, from what it adds on each prompt; None where nothing is
     clear. With `least`, gains and falls of fewer logits do not count.
     """
@@ -142,6 +142,6 @@ def words_of(effects: Sides, *, least: float = 0.0, level: float = 0.95, seed: i
     return [_NAMES[best] if size >= 0 else CALIBRATES if moved else None for size, best, moved in every]
 
 
-def word_of(effects: Sides, *, least: float = 0.0, level: float = 0.95, seed: int = 0) -> str | None:
+def word_of(effects: LogitSides, *, least: float = 0.0, level: float = 0.95, seed: int = 0) -> str | None:
     """The word of one component, from what it adds on each prompt."""
-    return words_of(Sides(*(side[:, None] for side in effects)), least=least, level=level, seed=seed)[0]
+    return words_of(LogitSides(*(side[:, None] for side in effects)), least=least, level=level, seed=seed)[0]

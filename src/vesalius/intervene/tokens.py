@@ -5,7 +5,8 @@ counterfactual prompt are the clean ones as far as both prompts begin alike, and
 is read reaches nothing. A change at the last position alone thus costs one token for each row, whatever the length of
 the prompt: keys and values of the others come from the recording.
 
-`Grid` holds rows that are computed at every position or at those of the readout, `Live` the others, token by token.
+`TokenGrid` holds rows that are computed at every position or at those of the readout, `Live` the others, token by
+token.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from vesalius.intervene.plan import KEEP, Plan
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import SMALL_HEAD
 from vesalius.model.config import Config
-from vesalius.model.devices import Copies
+from vesalius.model.devices import DeviceCopies
 
 #: Tokens are computed one by one where at most this share of them is left; the copies cost more than the rest saves.
 WORTHWHILE = 0.9
@@ -91,10 +92,10 @@ def real_tokens(config: Config, batch: Batch) -> Bool[Tensor, "prompt pos"]:
     return config.not_padding(batch.tokens)
 
 
-class Grid:
+class TokenGrid:
     """Rows computed at the same number of positions: all (`at` None), or those of the readout. A unit is a row."""
 
-    def __init__(self, prompt: Copies, at: Copies | None = None) -> None:
+    def __init__(self, prompt: DeviceCopies, at: DeviceCopies | None = None) -> None:
         self.prompt, self.at = prompt, at
 
     def units(self, rows: int) -> int:
@@ -123,7 +124,7 @@ class Live:
 
     at = None
 
-    def __init__(self, prompt: Copies, spans: Spans, width: int) -> None:
+    def __init__(self, prompt: DeviceCopies, spans: Spans, width: int) -> None:
         device, count = prompt.value.device, spans.count
         self.prompt, self.width = prompt, width
         self.bounds: list[int] = [0, *count.cumsum(0).tolist()]
@@ -132,9 +133,9 @@ class Live:
         row = torch.arange(len(count)).repeat_interleave(count)
         slot = torch.arange(len(row)) - torch.tensor(self.bounds[:-1])[row]
         position = spans.first[row] + slot
-        self.row, self.slot, self.position = (Copies(x.to(device)) for x in (row, slot, position))
-        self.count, self.start = Copies(count.to(device)), Copies(torch.tensor(self.bounds[:-1]).to(device))
-        self.first, self.end = Copies(spans.first.to(device)), Copies(spans.end.to(device))
+        self.row, self.slot, self.position = (DeviceCopies(x.to(device)) for x in (row, slot, position))
+        self.count, self.start = DeviceCopies(count.to(device)), DeviceCopies(torch.tensor(self.bounds[:-1]).to(device))
+        self.first, self.end = DeviceCopies(spans.first.to(device)), DeviceCopies(spans.end.to(device))
 
     def units(self, rows: int) -> int:
         """The units of the first rows."""
@@ -177,7 +178,7 @@ class Live:
         wide = x.new_zeros(rows, self._most[rows], *x.shape[2:])
         return self.put(wide, x, self.slot)
 
-    def put(self, wide: Tensor, x: Tensor, places: Copies | None = None) -> Tensor:
+    def put(self, wide: Tensor, x: Tensor, places: DeviceCopies | None = None) -> Tensor:
         """Write units into rows at `places` (default: their positions), in place."""
         n, device = len(x), x.device
         wide[self.row.on(device)[:n], (places or self.position).on(device)[:n]] = x[:, 0]
@@ -195,7 +196,7 @@ class Live:
         return torch.where(computed.unsqueeze(-1), x[units, 0], values)
 
 
-Places = Grid | Live
+Places = TokenGrid | Live
 
 
 # Rows that are alike for a while: a row with the replacements A, B and C equals the one with A and B alone until C.

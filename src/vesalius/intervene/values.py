@@ -214,19 +214,15 @@ def activations_and_logits(
 def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
     """The same from a cached run of the prompts, which has kept `OUTPUT_HOOKS` and what enters the first layer."""
     layers = range(model.config.n_layers)
+    # What the units of each layer's MLP put out, where a run has kept it.
+    names = [unit_hook(model.config, layer) for layer in range(model.config.n_layers)]
     return Values(
         tuple(cache[f"blocks.{i}.attn.hook_z"] for i in layers),
         tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
         cache["blocks.0.hook_resid_pre"],
         batch,
-        units=_units(model, cache),
+        units=tuple(cache[name] for name in names) if names[0] in cache else (),
     )
-
-
-def _units(model: Transformer, cache: Cache) -> tuple[Float[Tensor, "prompt pos unit *d_model"], ...]:
-    """What the units of each layer's MLP put out, where a run has kept it."""
-    names = [unit_hook(model.config, layer) for layer in range(model.config.n_layers)]
-    return tuple(cache[name] for name in names) if names[0] in cache else ()
 
 
 def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:

@@ -20,7 +20,7 @@ Devices = str | torch.device | Sequence[str | torch.device]
 WEIGHT_SHARE = 0.75
 
 
-class Copies:
+class DeviceCopies:
     """A tensor, and its copies on other devices: each is made when it is first needed."""
 
     def __init__(self, value: Tensor) -> None:

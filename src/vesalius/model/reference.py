@@ -24,7 +24,6 @@ from vesalius.model import huggingface
 from vesalius.model.config import Config
 from vesalius.model.devices import weight_bytes, weight_dtype
 from vesalius.model.sources import LoadedModel
-from vesalius.model.transformer import Transformer
 
 #: Ordinary sentences, code and numbers; models without a tokenizer get random ids instead.
 PROMPTS = (
@@ -223,7 +222,11 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
         return None
 
     def read(dtype: torch.dtype) -> Any:
-        return _read(loaded, dtype).to(loaded.model.device).eval()
+        place, gguf = loaded.directory, None
+        if loaded.gguf is not None:
+            place, gguf = loaded.gguf.parent, loaded.gguf.name
+        assert place is not None
+        return huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf).to(loaded.model.device).eval()
 
     def exact() -> Any:
         model = read(torch.float32)
@@ -232,14 +235,6 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
 
     same = read(dtype)
     return References(same, exact if dtype in HALF else None)
-
-
-def _read(loaded: LoadedModel, dtype: torch.dtype) -> Any:
-    place, gguf = loaded.directory, None
-    if loaded.gguf is not None:
-        place, gguf = loaded.gguf.parent, loaded.gguf.name
-    assert place is not None
-    return huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf)
 
 
 def _copy(model: Any, dtype: torch.dtype) -> Any:
@@ -269,19 +264,15 @@ def prompt_ids(loaded: LoadedModel, n: int, *, seed: int = 0) -> list[list[int]]
     shape = (n - len(prompts), min(RANDOM_LENGTH, config.n_ctx))
     random = torch.randint(0, config.d_vocab, shape, generator=torch.Generator().manual_seed(seed))
     prompts = [ids for ids in prompts if ids] + random.tolist()
-    longest, wanted = max(map(len, prompts)), _affordable_length(loaded.model)
+    # The length that reaches the farthest limit that is not too far.
+    n_weights = weight_bytes(loaded.model) / weight_dtype(loaded.model).itemsize
+    most = LONGEST_PROMPT if loaded.model.device.type == "cuda" else min(LONGEST_PROMPT, int(MOST_WORK / n_weights))
+    lengths = (min(limit + BEYOND, loaded.model.config.n_ctx) for limit in limits(loaded.model.config).values())
+    longest, wanted = max(map(len, prompts)), max((length for length in lengths if length <= most), default=0)
     if wanted > longest:  # last: transformers' dynamic rotation remembers the longest prompt that it saw
         all_ids = [token for ids in prompts for token in ids]
         prompts.append((all_ids * (1 + wanted // len(all_ids)))[:wanted])
     return prompts
-
-
-def _affordable_length(model: Transformer) -> int:
-    """The length that reaches the farthest limit that is not too far."""
-    n_weights = weight_bytes(model) / weight_dtype(model).itemsize
-    most = LONGEST_PROMPT if model.device.type == "cuda" else min(LONGEST_PROMPT, int(MOST_WORK / n_weights))
-    lengths = (min(limit + BEYOND, model.config.n_ctx) for limit in limits(model.config).values())
-    return max((length for length in lengths if length <= most), default=0)
 
 
 def _logits(reference: Any, prompts: Sequence[Sequence[int]]) -> list[Tensor]:

@@ -96,7 +96,11 @@ def build(
     with torch.no_grad():
         for name, view in named_views(model).items():
             if name in state:
-                view.copy_(_check_weight(name, state[name], where))
+                value = state[name]
+                # A sum is read off in a tenth of the time; one of finite values may overflow.
+                if not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
+                    raise NotFinite(f"{where}: weight {name} {NotFinite.SAID}")
+                view.copy_(value)
                 if release and isinstance(state, dict):
                     del state[name]
             elif name != "unembed.W_U":
@@ -143,13 +147,6 @@ def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
     if name.rsplit(".", 1)[-1].startswith("b"):
         return biases
     return name != "unembed.W_U" or model.unembed_weight is not model.W_E
-
-
-def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
-    # A sum is read off in a tenth of the time; one of finite values may overflow.
-    if not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
-        raise NotFinite(f"{where}: weight {name} {NotFinite.SAID}")
-    return value
 
 
 def _block_norms(prefix: str, block: Block) -> State:

@@ -7,7 +7,7 @@ token, which every behaviour with an answer token needs.
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vesalius.errors import BadInput
 from vesalius.files import write_text
@@ -60,7 +60,13 @@ class Tokenizer:
         """
         encoding = self._backend.encode(text, add_special_tokens=False)
         if self._unknown is not None and self._unknown in encoding.ids:
-            self._refuse_unknown(text, encoding)
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                piece = text[start:end]
+                if token == self._unknown and piece and piece != self._backend.id_to_token(token):
+                    raise BadInput(
+                        f"{piece!r} is not in this tokenizer's vocabulary of {self.size}; it would be read as "
+                        f"{self._backend.id_to_token(token)}"
+                    )
         return [self.bos, *encoding.ids] if bos and self.bos is not None else encoding.ids
 
     def continuing(self, text: str) -> list[int]:
@@ -105,15 +111,6 @@ class Tokenizer:
     def size(self) -> int:
         """How many tokens there are."""
         return self._backend.get_vocab_size()
-
-    def _refuse_unknown(self, text: str, encoding: Any) -> None:
-        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            piece = text[start:end]
-            if token == self._unknown and piece and piece != self._backend.id_to_token(token):
-                raise BadInput(
-                    f"{piece!r} is not in this tokenizer's vocabulary of {self.size}; it would be read as "
-                    f"{self._backend.id_to_token(token)}"
-                )
 
     @cached_property
     def ordinary_ids(self) -> Sequence[int]:

@@ -21,7 +21,7 @@ from vesalius.model.hooks import Cache, Hook, NameFilter, Tap
 from vesalius.model.mlp import NormLayer
 from vesalius.model.transformer import Transformer
 from vesalius.model.wrapped_layers import WrappedBlock, WrappedLayout
-from vesalius.model.wrapped_parts import Call, CannotWrap, Parts, acting, batch_axes, close, dissect, like
+from vesalius.model.wrapped_parts import Call, CannotWrap, LayerParts, acting, batch_axes, close, dissect, like
 
 _QUIET = Tap()
 #: Hook points of our transformer that a wrapped model does not have, by the ends of their names.
@@ -151,7 +151,7 @@ class WrappedTransformer(Transformer):
         generator = torch.Generator().manual_seed(seed)
         return torch.randint(3, len(self.W_E) - 1, (rows, _TOKENS), generator=generator).to(self.W_E.device)
 
-    def _dissected(self, n_heads: int) -> tuple[list[Parts], Tensor]:
+    def _dissected(self, n_heads: int) -> tuple[list[LayerParts], Tensor]:
         """Every layer taken apart, at what enters it."""
         tokens = self._tokens(_ROWS)
         if tokens.shape[1] < _TOKENS or len(self.W_E) < 8:
@@ -186,7 +186,7 @@ class WrappedTransformer(Transformer):
             parts.append(dissect(layer, call, args[0] + noise, n_heads))
         return parts, embedded
 
-    def _config(self, text: Any, parts: list[Parts], n_heads: int, embedded: Tensor) -> Config:
+    def _config(self, text: Any, parts: list[LayerParts], n_heads: int, embedded: Tensor) -> Config:
         arrangements = {part.parallel for part in parts} - {None}
         if len(arrangements) > 1:
             raise CannotWrap("some layers are parallel and others sequential")

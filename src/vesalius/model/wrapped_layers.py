@@ -21,7 +21,7 @@ from vesalius.model.hooks import Tap
 from vesalius.model.huggingface import Attend, watched
 from vesalius.model.mlp import NormLayer
 from vesalius.model.transformer import Block
-from vesalius.model.wrapped_parts import Call, Parts, acting, first, post_norm, repeated
+from vesalius.model.wrapped_parts import Call, LayerParts, acting, first, post_norm, repeated
 
 _QUIET = Tap()
 
@@ -60,7 +60,7 @@ class WrappedLayout(Layout):
 class WrappedAttention(Attention):
     """A layer's mixer with its output projection as a matrix."""
 
-    def __init__(self, config: Config, layer: int, parts: Parts) -> None:
+    def __init__(self, config: Config, layer: int, parts: LayerParts) -> None:
         nn.Module.__init__(self)
         self.config, self.prefix, self.layer = config, f"blocks.{layer}.attn.", layer
         self.reach, self.qk_norm = Reach(), config.qk_norm
@@ -280,7 +280,7 @@ class WrappedAttention(Attention):
 class WrappedMlp(nn.Module):
     """All that a layer does beside its mixer, with the norms around it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: LayerParts) -> None:
         super().__init__()
         self.parts = parts
         self.modules_of_layer = nn.ModuleList(module for module, _ in parts.mlps)
@@ -292,7 +292,7 @@ class WrappedMlp(nn.Module):
 class WrappedBlock(Block):
     """One layer of transformers between our residual streams."""
 
-    def __init__(self, config: Config, layer: int, parts: Parts) -> None:
+    def __init__(self, config: Config, layer: int, parts: LayerParts) -> None:
         nn.Module.__init__(self)
         self.prefix, self.parallel, d = f"blocks.{layer}.", config.parallel, config.d_model
         self.ln1, self.ln2, self.ln2_post = (

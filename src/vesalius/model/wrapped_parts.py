@@ -130,7 +130,7 @@ class _Seen:
 
 
 @dataclass
-class Parts:
+class LayerParts:
     """A layer taken apart. `attends` says that its mixer is attention whose queries, keys, values and pattern are
     seen; `write` is how its output enters the residual stream: a factor, or a norm.
     """
@@ -187,7 +187,7 @@ def _shape_like(value: Tensor, x: Tensor) -> tuple[int, ...]:
     return tuple(x.shape) if value.ndim == 3 else (x.shape[0] * x.shape[1], x.shape[2])
 
 
-def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"], n_heads: int) -> Parts:
+def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"], n_heads: int) -> LayerParts:
     """Take a layer apart by running it on an input."""
     earlier = x.clone()
     earlier[:, :-1] = earlier[:, :-1].flip(0) * 0.5 + 0.1
@@ -224,8 +224,9 @@ def dissect(layer: nn.Module, call: Call, x: Float[Tensor, "batch pos d_model"],
     )
     form = None if mixer is None else one[mixer].form
     kv_heads, (rows, tokens, _) = kv if attends else n_heads, x.shape
-    parts = Parts(layer, call, mixer, form, out, width, mlps, None, attends, kv_heads, rows, tokens)
-    _check_adds(parts, x)
+    parts = LayerParts(layer, call, mixer, form, out, width, mlps, None, attends, kv_heads, rows, tokens)
+    if not close(parts.run(x, mixed=torch.zeros_like(x), fed=parts.quiet(x)), x):
+        raise CannotWrap("a layer does more to the residual stream than adding to it")
     if mixer is not None:
         _find_write(parts, x)
         parts.parallel = _is_parallel(parts, x)
@@ -277,12 +278,7 @@ def _output_projection(mixer: nn.Module, run: Callable[[], object]) -> tuple[nn.
     return None, 0
 
 
-def _check_adds(parts: Parts, x: Tensor) -> None:
-    if not close(parts.run(x, mixed=torch.zeros_like(x), fed=parts.quiet(x)), x):
-        raise CannotWrap("a layer does more to the residual stream than adding to it")
-
-
-def _find_write(parts: Parts, x: Tensor) -> None:
+def _find_write(parts: LayerParts, x: Tensor) -> None:
     """How the mixer's output is added: times a factor, or through an RMSNorm."""
 
     def written(value: Tensor) -> Tensor:
@@ -312,7 +308,7 @@ def post_norm(gain: Tensor, eps: float, prefix: str) -> NormLayer:
     return norm
 
 
-def _is_parallel(parts: Parts, x: Tensor) -> bool | None:
+def _is_parallel(parts: LayerParts, x: Tensor) -> bool | None:
     """Whether the MLPs read what attention read; None where there are none."""
     if not parts.mlps:
         return None

@@ -99,7 +99,7 @@ def listed(names: Iterable[str]) -> str:
 
 Answer = TypeVar("Answer")
 #: Every record that is declared, in order.
-RECORDS: list[type["Record"]] = []
+RECORDS: list[type["OptionRecord"]] = []
 #: What is asked for where a value is of another kind.
 WANTED = {bool: "true or false", str: "a text"}
 
@@ -167,13 +167,13 @@ class Option:
         return plain | None if self.default is None or self.repeated else plain
 
 
-def _without_none(kind: Any) -> Any:
+def _without_none(kind: Any) -> object:
     parts = [part for part in get_args(kind) if part is not type(None)]
     return parts[0] if get_origin(kind) in (Union, UnionType) and len(parts) == 1 else kind
 
 
 @dataclass_transform(frozen_default=True)
-class Record:
+class OptionRecord:
     """Options that belong together: the subclass is a frozen dataclass, with its fields declared in the class.
 
     Values that can be refused without a model are refused when the record is made. The methods that `dataclass` would
@@ -194,26 +194,7 @@ class Record:
             raise TypeError(f"{type(self).__name__} has the options {', '.join(one.name for one in own)}, each once")
         for one in own:
             object.__setattr__(self, one.name, (values | given).get(one.name, one.default))
-        self._require_kinds()
-        self.__post_init__()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values().items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and cast(Record, other).values() == self.values()
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.values().values()))
-
-    def __post_init__(self) -> None:
-        """Refuse or normalise more, in a record that says how."""
-
-    def _require_kinds(self) -> None:
-        """Refuse values that are not of the kind that their field declares."""
+        # Refuse values that are not of the kind that their field declares.
         for option in options_of(type(self)):
             value = getattr(self, option.name)
             kind, left_out = _without_none(option.type), value is None and option.default is None
@@ -225,6 +206,22 @@ class Record:
                 raise BadInput(f"{option.name}={quoted(value, 40)} is not {WANTED[kind]}; give one")
             if option.flag.of and value not in option.flag.of:
                 raise BadInput(f"{option.name} {value!r} does not exist; choose one of {choices(option.flag.of)}")
+        self.__post_init__()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and cast(OptionRecord, other).values() == self.values()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.values().values()))
+
+    def __post_init__(self) -> None:
+        """Refuse or normalise more, in a record that says how."""
 
     def values(self) -> dict[str, Any]:
         """The fields by name."""
@@ -232,7 +229,7 @@ class Record:
 
 
 @cache
-def options_of(record: type[Record]) -> tuple[Option, ...]:
+def options_of(record: type[OptionRecord]) -> tuple[Option, ...]:
     """The fields of a record, in order."""
     hints = get_type_hints(record, include_extras=True)
     found = []
@@ -252,18 +249,18 @@ class Flat:
 
     name: str
     plain: dict[str, inspect.Parameter]
-    records: dict[str, Record]
+    records: dict[str, OptionRecord]
     open: inspect.Parameter | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], more: Mapping[str, Record] | None = None) -> "Flat":
+    def of(cls, function: Callable[..., object], more: Mapping[str, OptionRecord] | None = None) -> "Flat":
         """Those of a function, with `more` records that it does not see itself."""
         plain, records, further = {}, {}, None
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
             kind = parameter.annotation
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 further = parameter
-            elif isinstance(kind, type) and issubclass(kind, Record):
+            elif isinstance(kind, type) and issubclass(kind, OptionRecord):
                 records[name] = kind() if parameter.default is parameter.empty else parameter.default
             else:
                 plain[name] = parameter
@@ -312,7 +309,7 @@ class Flat:
         for key, value in given.items():
             if key in self.plain:
                 plain[key] = value
-            elif isinstance(value, Record) and key in records:
+            elif isinstance(value, OptionRecord) and key in records:
                 records[key] = value
             elif key in owner:
                 changes.setdefault(owner[key], {})[key] = value
@@ -346,7 +343,7 @@ def flattened(function: Callable[..., Answer]) -> Callable[..., Answer]:
     return call
 
 
-def given_options(records: Sequence[Record], usual: Sequence[Record]) -> Iterator[tuple[Option, Any]]:
+def given_options(records: Sequence[OptionRecord], usual: Sequence[OptionRecord]) -> Iterator[tuple[Option, Any]]:
     """The fields that a request names: those that are always named, and those that are not the usual ones."""
     defaults = {type(one): one for one in usual}
     for record in records:

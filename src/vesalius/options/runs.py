@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from vesalius.options.records import Record, flag
+from vesalius.options.records import OptionRecord, flag
 from vesalius.options.verbs import Sample
 
 #: The longest reply of a language model in tokens, and the seconds that one is waited for.
 MAX_TOKENS, TIMEOUT = 4096, 120.0
 
 
-class Cap(Record):
+class Cap(OptionRecord):
     """What language models may cost."""
 
     max_cost: Annotated[
@@ -40,7 +40,7 @@ class Paid(Cap):
     ] = None
 
 
-class Sandboxed(Record):
+class Sandboxed(OptionRecord):
     """Whether code may run where the kernel cannot contain it."""
 
     unsafe_sandbox: Annotated[
@@ -120,7 +120,7 @@ class Ask(Spend):
     ] = None
 
 
-class Calls(Record):
+class Calls(OptionRecord):
     """Where calls of a language model are kept, or served from."""
 
     record: Annotated[
@@ -137,7 +137,7 @@ class Calls(Record):
     ] = None
 
 
-class Chosen(Record):
+class Chosen(OptionRecord):
     """Which circuits with known answers."""
 
     specimens: Annotated[
@@ -176,7 +176,7 @@ class Published(Chosen):
     ] = None
 
 
-class Jobs(Record):
+class Jobs(OptionRecord):
     """How many cases of a benchmark run at a time."""
 
     jobs: Annotated[int, flag("Cases in parallel; the results do not depend on it.", least=1, asked="never")] = 2
@@ -188,7 +188,7 @@ class Workers(Jobs):
     engine: Annotated[str, flag("Where cases run: local processes, or ray.", rare=True, asked="never")] = "local"
 
 
-class Judges(Record):
+class Judges(OptionRecord):
     """Who judges texts."""
 
     judges: Annotated[
@@ -197,7 +197,7 @@ class Judges(Record):
     ] = ()
 
 
-class Compared(Record):
+class Compared(OptionRecord):
     """Which discovery methods are compared, and on which models."""
 
     methods: Annotated[

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from vesalius.components import split_names
 from vesalius.errors import BadInput, quoted, require_whole
-from vesalius.options.records import Configured, Record, flag
+from vesalius.options.records import Configured, OptionRecord, flag
 
 #: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
 Out = str | Path | bool | None
@@ -30,7 +30,7 @@ def require_drawable(n: int, seed: int) -> None:
         raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
-class Read(Record, kw_only=True):
+class Read(OptionRecord, kw_only=True):
     """How a model is read. A request takes these from the loaded specimen."""
 
     tokenizer: Annotated[Any, flag("Directory of a tokenizer for a natural model. Default: its own.", rare=True)] = None
@@ -75,7 +75,7 @@ class Load(Read):
     ] = None
 
 
-class Sample(Record):
+class Sample(OptionRecord):
     """How many prompts, and which."""
 
     n: Annotated[int, flag("Prompts.", least=1, asked="always", word="n{}")] = 16
@@ -94,7 +94,7 @@ class Draw(Sample):
     ] = "test"
 
 
-class Parts(Record):
+class Parts(OptionRecord):
     """Where parts of the work run."""
 
     engine: Annotated[
@@ -112,7 +112,7 @@ class Parts(Record):
     ] = None
 
 
-class Knockout(Record):
+class Knockout(OptionRecord):
     """What a sweep replaces, and by what."""
 
     kind: Annotated[
@@ -165,7 +165,7 @@ class Knockout(Record):
             raise BadInput("`pairs` are of components; leave out `sites` and `by`")
 
 
-class Edit(Record):
+class Edit(OptionRecord):
     """What takes the place of components in one question: values of which kind, where, and on which prompt."""
 
     kind: Annotated[
@@ -201,7 +201,7 @@ class Edit(Record):
             )
 
 
-class Continuing(Record):
+class Continuing(OptionRecord):
     """What a prompt is continued under: sites replaced, and a direction added at one of them."""
 
     prompt: Annotated[str | None, flag("The text that is continued.")] = None
@@ -265,7 +265,7 @@ class Continuing(Record):
             raise BadInput("nothing is replaced or added; give `edits` (sites), or `steer` (a site) with a direction")
 
 
-class Sparse(Record):
+class Sparse(OptionRecord):
     """Sparse dictionaries whose latents are sites."""
 
     features: Annotated[
@@ -281,7 +281,7 @@ class Sparse(Record):
             object.__setattr__(self, "features", str(self.features))
 
 
-class Force(Record):
+class Force(OptionRecord):
     """Whether work goes on where there may be nothing to find."""
 
     force: Annotated[
@@ -289,7 +289,7 @@ class Force(Record):
     ] = False
 
 
-class Selected(Record):
+class Selected(OptionRecord):
     """By which rule a circuit is cut to a size."""
 
     select: Annotated[
@@ -357,7 +357,7 @@ def require_share(keep: float) -> None:
         raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
 
 
-class Scoring(Record):
+class Scoring(OptionRecord):
     """How neurons are scored, and how much of the behaviour they keep."""
 
     method: Annotated[
@@ -381,7 +381,7 @@ class Scoring(Record):
         require_share(self.keep)
 
 
-class Charted(Record):
+class Charted(OptionRecord):
     """How the atlas of a model is made."""
 
     seed: Annotated[int, flag("Seed of the random tokens.", word="seed{}")] = 0
@@ -398,7 +398,7 @@ class Charted(Record):
         require_drawable(1, self.seed)
 
 
-class Aligned(Record):
+class Aligned(OptionRecord):
     """Which algorithm is aligned with a model, on how many prompts, and where is looked."""
 
     algorithm: Annotated[
@@ -466,7 +466,7 @@ class Aligned(Record):
                 raise BadInput(f"{name}={given} cannot be used; give {limits}")
 
 
-class Pruned(Record):
+class Pruned(OptionRecord):
     """What of a circuit is measured, what takes the place of everything else, and how much has to stay."""
 
     least: Annotated[float, flag("Prune what scores less than this, by magnitude.", least=0.0)] = 0.0
@@ -480,7 +480,7 @@ class Pruned(Record):
         require_share(self.keep)
 
 
-class HowFound(Record):
+class HowFound(OptionRecord):
     """The discovery method, and the options of methods."""
 
     method: Annotated[
@@ -509,7 +509,7 @@ class HowFound(Record):
     ] = None
 
 
-class CircuitMethod(Record):
+class CircuitMethod(OptionRecord):
     """Which method finds the circuit that is explained."""
 
     circuit_from: Annotated[
@@ -530,7 +530,7 @@ class CircuitFrom(CircuitMethod):
     ] = None
 
 
-class Who(Record):
+class Who(OptionRecord):
     """Who explains."""
 
     scientist: Annotated[

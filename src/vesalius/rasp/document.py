@@ -86,7 +86,19 @@ def from_document(document: object, *, defaults: Mapping[str, Any] | None = None
     for field in ("name", "description"):
         if not isinstance(document[field], str):
             raise BadInput(f"program document: {field} is {document[field]!r:.40}; expected a string")
-    known = _expressions(document["variables"])
+    # Every variable and select by name, the two inputs first.
+    entries = document["variables"]
+    if not isinstance(entries, list) or len(entries) > MAX_VARIABLES:
+        raise BadInput(f"program document: variables must be a list of at most {MAX_VARIABLES} variables")
+    known: dict[str, Expression] = {tokens.kind: tokens, indices.kind: indices}
+    for place, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name.strip() or name in known:
+            raise BadInput(f"program document, variable {place}: needs its own name, not {name!r:.40}")
+        try:
+            known[name] = _expression(entry, known)
+        except BadInput as error:
+            raise BadInput(f"program document, variable {name!r:.40}: {error}") from error
     output = known.get(document["output"]) if isinstance(document["output"], str) else None
     if not isinstance(output, Variable):
         shown = f"output {document['output']!r:.40}"
@@ -192,22 +204,6 @@ def from_data(data: object, depth: int = 0) -> Value:
     if data is None or isinstance(data, str | int | float):
         return data
     raise BadInput(f"value {data!r:.60} is not JSON data")
-
-
-def _expressions(entries: object) -> dict[str, Expression]:
-    """Every variable and select by name, the two inputs first."""
-    if not isinstance(entries, list) or len(entries) > MAX_VARIABLES:
-        raise BadInput(f"program document: variables must be a list of at most {MAX_VARIABLES} variables")
-    known: dict[str, Expression] = {tokens.kind: tokens, indices.kind: indices}
-    for place, entry in enumerate(entries):
-        name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name.strip() or name in known:
-            raise BadInput(f"program document, variable {place}: needs its own name, not {name!r:.40}")
-        try:
-            known[name] = _expression(entry, known)
-        except BadInput as error:
-            raise BadInput(f"program document, variable {name!r:.40}: {error}") from error
-    return known
 
 
 def _expression(entry: JsonObject, known: Mapping[str, Expression]) -> Expression:

@@ -2,7 +2,7 @@
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Generator, Tensor
+from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -48,7 +48,10 @@ def repetitive_inputs(
     place = (torch.rand((n, 1), generator=generator) * lengths[:, None]).long()
     but_one = torch.where(torch.arange(max_len) == place, second, first)
     others = torch.randint(n_tokens, (n, max_len), generator=generator)
-    counted = torch.where(_some_places(real, generator), first, others)
+    # For each row k random real places, k uniform from 0 to the length.
+    k = (torch.rand((len(real), 1), generator=generator) * (real.sum(1, keepdim=True) + 1)).long()
+    order = torch.rand(real.shape, generator=generator).masked_fill(~real, 2.0).argsort(1).argsort(1)
+    counted = torch.where((order < k) & real, first, others)
     kind = torch.randint(3, (n, 1), generator=generator)
     tokens = torch.where(kind == 0, first, torch.where(kind == 1, but_one, counted))
     return tokens.masked_fill(~real, -1).to(device), lengths.to(device)
@@ -78,13 +81,6 @@ def shuffled(first: Inputs, second: Inputs, *, seed: int) -> Inputs:
     order = torch.randperm(len(first[0]) + len(second[0]), generator=torch.Generator().manual_seed(seed))
     order = order.to(first[0].device)
     return torch.cat([first[0], second[0]])[order], torch.cat([first[1], second[1]])[order]
-
-
-def _some_places(real: Tensor, generator: Generator) -> Tensor:
-    """For each row k random real places, k uniform from 0 to the length."""
-    k = (torch.rand((len(real), 1), generator=generator) * (real.sum(1, keepdim=True) + 1)).long()
-    order = torch.rand(real.shape, generator=generator).masked_fill(~real, 2.0).argsort(1).argsort(1)
-    return (order < k) & real
 
 
 # How much each component matters to the program itself: the share of outputs that an interchange of it changes.

@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Look(Step):
+class LookUp(Step):
     """Map: one look-up."""
 
     table: Int[Tensor, " codes"]
@@ -106,7 +106,7 @@ class Vote(Step):
 
 
 @dataclass(frozen=True)
-class Mean(Step):
+class MeanStep(Step):
     """Numerical Aggregate: the mean of the selected numbers, 0 where there is none."""
 
     selected: Bool[Tensor, "key query"]

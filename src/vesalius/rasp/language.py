@@ -284,7 +284,12 @@ class Aggregate(Variable):
         else:
             _check_categorical(values, "Aggregate", "values", fix="; average it with numerical=True")
         if default is not None:
-            _check_default(default, numerical=bool(numerical))
+            if bool(numerical):
+                raise BadInput(f"Aggregate: default={default!r:.40} with numerical=True; an empty mean is always 0")
+            if isinstance(default, Expression):
+                raise BadInput(f"Aggregate: default is the {type(default).__name__} {default.name!r}; give a value")
+            if not isinstance(default, Hashable) or (isinstance(default, float) and math.isnan(default)):
+                raise BadInput(f"Aggregate: default={default!r:.40} is not a value; give a string, number or tuple")
         super().__init__((selector, values), name=name)
         self.numerical = bool(numerical)
         self.default = default
@@ -346,15 +351,6 @@ def _check_categorical(operand: object, owner: str, label: str, *, fix: str = ""
     if isinstance(operand, Variable) and operand.numerical:
         fix = fix or "; only LinearSequenceMap and a numerical Aggregate read numerical variables"
         raise BadInput(f"{owner}: {label} is the numerical variable {operand.name!r}{fix}")
-
-
-def _check_default(default: Value, *, numerical: bool) -> None:
-    if numerical:
-        raise BadInput(f"Aggregate: default={default!r:.40} with numerical=True; an empty mean is always 0")
-    if isinstance(default, Expression):
-        raise BadInput(f"Aggregate: default is the {type(default).__name__} {default.name!r}; give a value")
-    if not isinstance(default, Hashable) or (isinstance(default, float) and math.isnan(default)):
-        raise BadInput(f"Aggregate: default={default!r:.40} is not a value; give a string, number or tuple")
 
 
 def _check_selector(selector: object, owner: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.rasp.interpreter import Count, Decode, Linear, Look, LookPair, Mean, Step, Values, Vote, evaluate
+from vesalius.rasp.interpreter import Count, Decode, Linear, LookPair, LookUp, MeanStep, Step, Values, Vote, evaluate
 from vesalius.rasp.language import (
     Aggregate,
     Expression,
@@ -264,19 +264,6 @@ def compile_program(
         raise BadInput(
             f"program {name!r} must output a variable (Map, Aggregate, ...), not {type(output).__name__} {output!r:.60}"
         )
-    checked = _checked_vocab(vocab)
-    if isinstance(max_len, bool) or not isinstance(max_len, int) or not 1 <= max_len <= MAX_LENGTH:
-        raise BadInput(f"max_len={max_len!r} is not a whole number from 1 to {MAX_LENGTH}")
-    if not isinstance(causal, bool):
-        raise BadInput(f"causal={causal!r} is neither True nor False")
-    order = evaluation_order(graph_order(output))
-    names = unique_names(order)
-    tables = tabulate(order, names, vocab=checked, max_len=max_len)
-    details = {"vocab": checked, "max_len": max_len, "causal": causal, "name": name, "description": description}
-    return Program(output, order, names, tables, **details)
-
-
-def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
     if isinstance(vocab, str) or not isinstance(vocab, Sequence):
         raise BadInput(f"vocab is of type {type(vocab).__name__}; give a list of tokens, whose order fixes their codes")
     for token in vocab:
@@ -288,13 +275,22 @@ def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
     if len(set(keys)) < len(keys):
         twice = next(token for i, token in enumerate(vocab) if keys[i] in keys[:i])
         raise BadInput(f"vocab holds {twice!r} twice; every token must be different")
-    return tuple(vocab)
+    checked = tuple(vocab)
+    if isinstance(max_len, bool) or not isinstance(max_len, int) or not 1 <= max_len <= MAX_LENGTH:
+        raise BadInput(f"max_len={max_len!r} is not a whole number from 1 to {MAX_LENGTH}")
+    if not isinstance(causal, bool):
+        raise BadInput(f"causal={causal!r} is neither True nor False")
+    order = evaluation_order(graph_order(output))
+    names = unique_names(order)
+    tables = tabulate(order, names, vocab=checked, max_len=max_len)
+    details = {"vocab": checked, "max_len": max_len, "causal": causal, "name": name, "description": description}
+    return Program(output, order, names, tables, **details)
 
 
 def _steps(node: Expression, names: dict[Variable, str], tables: Tables) -> list[Step]:
     """The steps of one node: none for inputs and Selects, two for a SelectorWidth."""
     if isinstance(node, Map):
-        return [Look(names[node], (names[node.x],), torch.from_numpy(tables.codes[node]))]
+        return [LookUp(names[node], (names[node.x],), torch.from_numpy(tables.codes[node]))]
     if isinstance(node, SequenceMap | LinearSequenceMap):
         x, y = node.inputs
         reads = (names[x], names[y])  # type: ignore[index]
@@ -314,7 +310,7 @@ def _attention_steps(node: SelectorWidth | Aggregate, names: dict[Variable, str]
         return [Count(head_name(name), reads, selected), Decode(name, (head_name(name),))]
     reads = (*reads, names[node.values])
     if node.numerical:
-        return [Mean(name, reads, selected, _numbers(node.values, tables))]
+        return [MeanStep(name, reads, selected, _numbers(node.values, tables))]
     domain = tables.domains[node]
     empty = domain.size if node.default is None else domain.code_of(node.default)
     assert empty is not None

@@ -307,7 +307,7 @@ def _predicate(node: ast.expr | None) -> Entry:
     raise BadInput("the last argument of Select must be a comparison or a list of pairs")
 
 
-def _data(node: ast.expr, depth: int = 0) -> Any:
+def _data(node: ast.expr, depth: int = 0) -> object:
     """A literal as JSON data: no name but `inf` is looked up, nothing is called."""
     match node:
         case ast.Constant(value=value) if value is None or isinstance(value, bool | str | int | float):

@@ -75,7 +75,9 @@ def draw_chart(chart: Chart) -> DrawnChart:
     lines, taken = [], []
     for number, (name, curve) in enumerate(chart.curves.items()):
         points = tuple((x(along), y(value), words) for along, value, words in curve)
-        label = _free(_middle(points), taken)
+        # The height of a curve where it stands furthest from its ends, which all curves share.
+        inner = points[1:-1] or points
+        label = _free(inner[-1][1] if inner else 0.0, taken)
         taken.append(label)
         path = "M" + "L".join(f"{px:g} {py:g}" for px, py, _ in points)
         lines.append(CurveLine(name, "control" if number else "circuit", path, points, label))
@@ -105,12 +107,6 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low, math.ceil((min(HIGHEST, max(1.0, *values)) - NEGLIGIBLE) * 4) / 4
 
 
-def _middle(places: Sequence[tuple[float, float, str]]) -> float:
-    """The height of a curve where it stands furthest from its ends, which all curves share."""
-    inner = places[1:-1] or places
-    return inner[-1][1] if inner else 0.0
-
-
 def _free(preferred: float, taken: Sequence[float]) -> float:
     """The nearest height at which no other name stands."""
     tried = [preferred, *(preferred + sign * step * LABEL_GAP for step in (1, 2, 3) for sign in (1, -1))]
@@ -122,7 +118,7 @@ def _sentence(curve: Sequence[tuple[float, float, str]]) -> str:
 
 
 @dataclass(frozen=True)
-class Bar:
+class DrawnBar:
     """One value on a scale of 100: the bar runs from `zero` to `value`, the whisker from `low` to `high`."""
 
     label: str
@@ -149,7 +145,7 @@ class DrawnBars:
 
     title: str
     caption: str
-    rows: tuple[Bar, ...]
+    rows: tuple[DrawnBar, ...]
 
 
 def bars_of(bars: Bars) -> DrawnBars:
@@ -165,7 +161,7 @@ def bars_of(bars: Bars) -> DrawnBars:
     def place(value: float) -> float:
         return round(100 * (value - bottom) / (top - bottom), 1)
 
-    rows = [Bar(label, figures, place(0.0), *map(place, figures)) for label, figures in known.items()]
+    rows = [DrawnBar(label, figures, place(0.0), *map(place, figures)) for label, figures in known.items()]
     return DrawnBars(bars.title, bars.caption, tuple(rows))
 
 

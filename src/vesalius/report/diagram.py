@@ -280,7 +280,9 @@ def _arrows(
 ) -> list[Arrow]:
     strongest = max((abs(edge[2]) for edge, _ in chains if math.isfinite(edge[2])), default=0.0) or 1.0
     leaving, arriving = _ports(chains, below=True), _ports(chains, below=False)
-    by_strength = sorted(range(len(chains)), key=lambda i: -abs(chains[i][0][2]) if _finite(chains[i]) else 0.0)
+    by_strength = sorted(
+        range(len(chains)), key=lambda i: -abs(chains[i][0][2]) if math.isfinite(chains[i][0][2]) else 0.0
+    )
     labelled, taken = set(by_strength[:LABELLED]), []
     arrows = []
     for number, (edge, chain) in enumerate(chains):
@@ -297,12 +299,13 @@ def _arrows(
             corners += [(node.x, _top(height)), (node.x, _top(height) + BOX_HEIGHT)]
         corners.append((end[0], end[1] - tall + 1))
         label = _label(corners, taken) if number in labelled else None
-        arrows.append(Arrow(*edge, _path(corners), head, round(width, 2), label))
+        # Vertical at every corner, curved between ranks, straight beside the boxes of a rank it passes.
+        words = [f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"]
+        for (x0, y0), (x1, y1) in pairwise(corners):
+            bend = (y1 - y0) / 2
+            words.append(f"C{x0:.1f} {y0 + bend:.1f} {x1:.1f} {y1 - bend:.1f} {x1:.1f} {y1:.1f}")
+        arrows.append(Arrow(*edge, "".join(words), head, round(width, 2), label))
     return arrows
-
-
-def _finite(chain: tuple[EdgeTriple, list[_Node]]) -> bool:
-    return math.isfinite(chain[0][2])
 
 
 def _ports(chains: Sequence[tuple[EdgeTriple, list[_Node]]], *, below: bool) -> dict[int, float]:
@@ -316,15 +319,6 @@ def _ports(chains: Sequence[tuple[EdgeTriple, list[_Node]]], *, below: bool) -> 
         for place, (_, number) in enumerate(sorted(ends)):
             ports[number] = (place - (len(ends) - 1) / 2) * step
     return ports
-
-
-def _path(corners: Sequence[tuple[float, float]]) -> str:
-    """Vertical at every corner, curved between ranks, straight beside the boxes of a rank it passes."""
-    words = [f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"]
-    for (x0, y0), (x1, y1) in pairwise(corners):
-        bend = (y1 - y0) / 2
-        words.append(f"C{x0:.1f} {y0 + bend:.1f} {x1:.1f} {y1 - bend:.1f} {x1:.1f} {y1:.1f}")
-    return "".join(words)
 
 
 def _label(corners: Sequence[tuple[float, float]], taken: list[tuple[float, float]]) -> tuple[float, float] | None:

@@ -125,38 +125,24 @@ def drawn(one: object) -> Any:
     raise TypeError(f"no drawing for a {type(one).__name__}")
 
 
-@drawn.register
-def _(one: HeadMap) -> Any:
-    return draw_headmap(one)
+drawn.register(HeadMap, draw_headmap)
+drawn.register(Chart, draw_chart)
+drawn.register(Bars, bars_of)
+drawn.register(Grid, draw_grid)
 
 
 @drawn.register
-def _(one: Chart) -> Any:
-    return draw_chart(one)
-
-
-@drawn.register
-def _(one: Curves) -> Any:
+def _(one: Curves) -> object:
     return draw_curves(one.x, one.truth, one.answer, samples=one.samples, summary=one.summary)
 
 
 @drawn.register
-def _(one: Graph) -> Any:
+def _(one: Graph) -> object:
     return draw_circuit([node.name for node in one.nodes], one.edges, ports=one.ports, show_gaps=one.gaps)
 
 
 @drawn.register
-def _(one: Bars) -> Any:
-    return bars_of(one)
-
-
-@drawn.register
-def _(one: Grid) -> Any:
-    return draw_grid(one)
-
-
-@drawn.register
-def _(one: Tokens) -> Any:
+def _(one: Tokens) -> list[tuple[str, list[tuple[str, float, int]]]]:
     return [(name, _shaded(tokens)) for name, tokens in one.rows]
 
 

@@ -26,7 +26,7 @@ EXAMPLES = 2
 POSITIONS, TOKENS, TEXT_ROWS = 24, 16, 6
 
 
-class Picture(NamedTuple):
+class ComponentPicture(NamedTuple):
     """The grids of one component, the most telling first, and the sentence above them."""
 
     caption: str
@@ -45,7 +45,7 @@ class _Run:
     cache: Cache
 
 
-def draw_components(specimen: Specimen, components: Sequence[str], *, seed: int = 0) -> dict[str, Picture]:
+def draw_components(specimen: Specimen, components: Sequence[str], *, seed: int = 0) -> dict[str, ComponentPicture]:
     """A picture of each named component, from the model's own activations."""
     parts = {name: Component.parse(name).within(specimen.model.config) for name in components}
     run = _run(specimen, list(parts.values()), seed)
@@ -80,12 +80,15 @@ def _words(specimen: Specimen, row: Sequence[int], first: int) -> list[str]:
     return ["BOS"] * first + spoken
 
 
-def _head(run: _Run, part: Component) -> Picture:
+def _head(run: _Run, part: Component) -> ComponentPicture:
     pattern = run.cache[f"blocks.{part.layer}.attn.hook_pattern"][:, part.head].float().cpu()
     if not pattern[run.mask].isfinite().all():
-        return Picture("This head's attention holds values that are not finite; nothing is drawn.")
+        return ComponentPicture("This head's attention holds values that are not finite; nothing is drawn.")
     lengths = run.mask.sum(1)
-    length = _common_length(lengths)
+    # The greatest length that enough inputs share, else the greatest.
+    counts = torch.bincount(lengths)
+    shared = (counts >= ENOUGH).nonzero().flatten()
+    length = int(shared[-1]) if len(shared) else int(lengths.max())
     chosen = (lengths == length).nonzero().flatten()
     shown = _shown_positions(length)
     grids = []
@@ -101,14 +104,7 @@ def _head(run: _Run, part: Component) -> Picture:
         f"Attention on inputs of {length - run.first} tokens. Each row is a position that looks, each column one "
         f"that is looked at; a row adds up to 1.{kept}"
     )
-    return Picture(caption, tuple(grids))
-
-
-def _common_length(lengths: Int[Tensor, " batch"]) -> int:
-    """The greatest length that enough inputs share, else the greatest."""
-    counts = torch.bincount(lengths)
-    shared = (counts >= ENOUGH).nonzero().flatten()
-    return int(shared[-1]) if len(shared) else int(lengths.max())
+    return ComponentPicture(caption, tuple(grids))
 
 
 def _shown_positions(length: int) -> list[int]:
@@ -125,21 +121,23 @@ def _attention(pattern: Float[Tensor, "query key"], names: Sequence[str], title:
     return Grid(pattern.tolist(), list(names), list(names), summary, title=title)
 
 
-def _mlp(run: _Run, part: Component, specimen: Specimen) -> Picture:
+def _mlp(run: _Run, part: Component, specimen: Specimen) -> ComponentPicture:
     written = run.cache.component(part).float().cpu()
     real = run.mask.clone()
     real[:, : run.first] = False
     if not written[real].isfinite().all():
-        return Picture("This MLP's output holds values that are not finite; nothing is drawn.")
+        return ComponentPicture("This MLP's output holds values that are not finite; nothing is drawn.")
     score, share = _strongest_direction(written, real)
     if not share:
-        return Picture("This MLP writes the same at every position of every input drawn; there is nothing to show.")
+        return ComponentPicture(
+            "This MLP writes the same at every position of every input drawn; there is nothing to show."
+        )
     grid = (
         _by_token(run, score, real, specimen.vocabulary)
         if isinstance(specimen.vocabulary, FiniteVocabulary)
         else _by_input(run, score, real)
     )
-    return Picture(
+    return ComponentPicture(
         f"What the MLP writes along its strongest direction, which holds {100 * share:.0f} % of the variance of its "
         f"output over {len(run.inputs)} inputs. Sign and scale mean nothing by themselves; equal shades mean equal "
         "output in this direction. Blank cells never came up.",

@@ -222,7 +222,9 @@ class Run:
         try:
             self._mark.enter_context(under_way(directory, silent))
             self._resume(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
-            _sweep_leftovers(directory)
+            # Remove files that a killed process had begun; the open ledger says that no other process writes here.
+            for path in directory.rglob("*.partial-*"):
+                path.unlink(missing_ok=True)
         except (BadInput, Failed):
             self._mark.close()
             self.ledger.close()
@@ -297,12 +299,6 @@ class Run:
             raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another `out`")
         else:
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": installed_versions(), **notes})
-
-
-def _sweep_leftovers(directory: Path) -> None:
-    """Remove files that a killed process had begun; the open ledger says that no other process writes here."""
-    for path in directory.rglob("*.partial-*"):
-        path.unlink(missing_ok=True)
 
 
 def is_run(directory: Path) -> bool:

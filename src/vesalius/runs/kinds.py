@@ -7,7 +7,7 @@ replaying, watching and drawing ask it, so that no lower room knows which benchm
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,12 +68,15 @@ class RunKind:
         cases, records = settings.get("specimens"), read_ledger(directory / EVENTS)
         number = len(cases) if isinstance(cases, dict) else settings.get("count")
         done = Counter(str(record.get("event")) for record in records)
+        # What the calls of a ledger cost by now.
+        used = [record["used"] for record in records if isinstance(record.get("used"), dict)]
+        costs = [one.get("cost") for one in used]
         return {
             "title": f"bench {settings.get('benchmark')}, {asked}",
             "state": "unfinished",
             "done": max(done.values(), default=0),
             "total": number if type(number) is int and number > 0 else None,
-            "cost": _cost(records),
+            "cost": math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None,
         }
 
     def compared(self, a: Path, b: Path) -> Compared:
@@ -174,13 +177,6 @@ def offered_kind(plugin: Plugin) -> RunKind:
         raise plugin.refused(f"is no RunKind of the name {plugin.name!r}")
     with plugin.running():
         return loaded()
-
-
-def _cost(records: Iterable[Any]) -> float | None:
-    """What the calls of a ledger cost by now."""
-    used = [record["used"] for record in records if isinstance(record.get("used"), dict)]
-    costs = [one.get("cost") for one in used]
-    return math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None
 
 
 def _explanations(run: Path) -> JsonObject:

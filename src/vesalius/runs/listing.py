@@ -7,7 +7,7 @@ result that cannot be read, or is too large to be, is listed with the reason; it
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def list_results(directory: Path) -> ResultList:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ListingChanges:
     """What changed in a directory since a version: rows that are new or other, and the paths of those that are gone."""
 
     version: int
@@ -64,14 +64,14 @@ class ResultIndex:
             rows = sorted((row for _, row in self._rows.values()), key=lambda row: -row.modified)
         return ResultList(directory=str(self.directory), results=tuple(rows), left_out=self._left_out)
 
-    def changes(self, since: int) -> Changes:
+    def changes(self, since: int) -> ListingChanges:
         """What changed since a version; everything since 0 or since a version of another server."""
         with self._lock:
             self._update()
             since = since if 0 < since <= self._version else 0
             rows = tuple(row for path, (_, row) in self._rows.items() if self._versions[path] > since)
             gone = tuple(path for path, version in self._gone.items() if version > since) if since else ()
-            return Changes(self._version, rows, gone, self._left_out)
+            return ListingChanges(self._version, rows, gone, self._left_out)
 
     def _update(self) -> None:
         if not self.directory.is_dir():
@@ -136,17 +136,6 @@ def _is_plain(path: str) -> bool:
         return False
 
 
-def _require_readable(place: Path, names: Iterable[str]) -> None:
-    """Refuse files that are links or pipes, or too large."""
-    for path in (place / name for name in names):
-        if not os.path.lexists(path):
-            continue
-        if not _is_plain(str(path)):
-            raise BadInput(f"{path.name}: is a link or no plain file, which is not read; put the file itself there")
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise BadInput(f"{path.name}: has {size / 2**20:,.0f} MB; the list reads files of {MOST_BYTES // 2**20} MB")
-
-
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
         stat = os.stat(path)
@@ -173,7 +162,14 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
 def _described(place: Path, file: str, kind: type[Document] | None) -> Described:
     if file in (CALLS_FILE, UNDER_WAY):
         return _unfinished(place)
-    _require_readable(place, (file, *(BESIDE_RUN if kind is None else kind.BESIDE)))
+    # Refuse files that are links or pipes, or too large.
+    for path in (place / name for name in (file, *(BESIDE_RUN if kind is None else kind.BESIDE))):
+        if not os.path.lexists(path):
+            continue
+        if not _is_plain(str(path)):
+            raise BadInput(f"{path.name}: is a link or no plain file, which is not read; put the file itself there")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise BadInput(f"{path.name}: has {size / 2**20:,.0f} MB; the list reads files of {MOST_BYTES // 2**20} MB")
     return _run(place) if kind is None else vars(kind.read(place / file).listed())
 
 

@@ -84,11 +84,6 @@ def parts_on(parts: Parts, specimen: Specimen, progress: Progress, *, material: 
     if material is not None:
         raise BadInput("prompts given as material are run in this process; leave out the engine and the jobs")
     elsewhere = Elsewhere.of(specimen)
-    _require_sendable(elsewhere)
-    return OnEngine(runs_on, at_a_time, elsewhere, progress)
-
-
-def _require_sendable(elsewhere: Elsewhere) -> None:
     try:
         pickle.dumps(elsewhere)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -96,3 +91,4 @@ def _require_sendable(elsewhere: Elsewhere) -> None:
             f"the behaviour or its metric cannot be sent to another process ({error}); define functions in a module, "
             "or leave out the engine and the jobs"
         ) from None
+    return OnEngine(runs_on, at_a_time, elsewhere, progress)

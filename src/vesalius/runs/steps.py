@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Kept:
+class OpenStep:
     """A step under way: what its results are kept by, and how many of its cases are done."""
 
     name: str
@@ -114,14 +114,14 @@ class Steps(ABC):
         jobs: int,
     ) -> Generator[StepProgress]:
         """One step over its cases: every result is kept, every failure noted."""
-        kept = Kept(step, keep, of, of - len(cases))
+        kept = OpenStep(step, keep, of, of - len(cases))
         yield from self._in_turn(work, cases, lambda case: kept, jobs=jobs)
 
     def _in_turn(
         self,
         work: Callable[[Case], object],
         cases: Iterable[Case | None],
-        step_of: Callable[[Case], Kept],
+        step_of: Callable[[Case], OpenStep],
         *,
         jobs: int,
     ) -> Generator[StepProgress]:
@@ -163,13 +163,13 @@ def mean(values: Sequence[float]) -> float | None:
 
 def rounded_card(card: Scorecard) -> Scorecard:
     """A scorecard with its figures rounded."""
-    return Scorecard.from_data(rounded(card.as_data()))
+    return Scorecard.from_data(six_places(card.as_data()))
 
 
-def rounded(data: object) -> Any:
+def six_places(data: object) -> Any:
     """Figures to six places: what lies beyond is arithmetic, not measurement."""
     if isinstance(data, dict):
-        return {name: rounded(value) for name, value in data.items()}
+        return {name: six_places(value) for name, value in data.items()}
     if isinstance(data, list):
-        return [rounded(value) for value in data]
+        return [six_places(value) for value in data]
     return round(data, 6) if isinstance(data, float) else data

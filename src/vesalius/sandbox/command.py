@@ -20,12 +20,13 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from vesalius.errors import BadInput, Failed
 from vesalius.sandbox.command_files import opened_for, unreadable
 from vesalius.sandbox.launcher import UNREADABLE, CommandLimits
 from vesalius.sandbox.warm_process import LAYERS, Isolation, clean_environment, not_contained, receive, send
+from vesalius.values import JsonObject
 
 #: What every command finds in its environment.
 _BASIC = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
@@ -188,7 +189,7 @@ class Confined:
             self.process.wait()
         return usage
 
-    def _started(self, start: dict[str, Any]) -> Isolation:
+    def _started(self, start: JsonObject) -> Isolation:
         """Which layers are active, when the command runs; raises why it does not."""
         self._control.settimeout(_STARTING)
         try:
@@ -205,5 +206,5 @@ class Confined:
             raise BadInput(f"{closed}: user nobody, who commands of root run as, cannot read it; run chmod o+rX on it")
         if "fault" in reply:
             raise OSError(None, reply["fault"])
-        layers: dict[str, Any] = reply["isolation"]
+        layers: JsonObject = reply["isolation"]
         return Isolation(**layers | {"missing": tuple(layers["missing"])})

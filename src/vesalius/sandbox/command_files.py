@@ -41,8 +41,22 @@ def opened_for(arguments: Sequence[str], *, read: Iterable[str] = (), own: Seque
     allowed = [os.path.abspath(os.path.expanduser(path)) for path in read]
     for path in (*named, *allowed):
         if path not in own:
-            _refuse_own(path)
-    programs = _programs(arguments[0])
+            real = Path(os.path.realpath(path))
+            if any(real.is_relative_to(os.path.realpath(package)) for package in PACKAGES) or any(
+                _is_copy(str(folder)) for folder in (real, *real.parents)
+            ):
+                raise BadInput(
+                    f"path {path}: is inside vesalius, whose answers commands must not see; copy what it needs"
+                )
+    # The program, and the interpreters that its first line names.
+    programs = [arguments[0]]
+    for _ in range(_SHEBANGS):
+        with open(programs[-1], "rb") as file:
+            first = file.readline(512)
+        words = first[2:].split() if first.startswith(b"#!") else []
+        if not words or not os.path.isfile(words[0]):
+            break
+        programs.append(os.path.abspath(os.fsdecode(words[0])))
     trees = [path for path in (*_SYSTEM, *_interpreter_trees(programs), *allowed) if os.path.exists(path)]
     trees = [path for path in trees if os.path.isdir(path) and not (path in _SYSTEM and os.path.islink(path))]
     etc = (*_ETC, *(_ETC_OF_NETWORK if network else ()))
@@ -93,14 +107,6 @@ _CLIENT: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 
 
-def _refuse_own(path: str) -> None:
-    real = Path(os.path.realpath(path))
-    if any(real.is_relative_to(os.path.realpath(package)) for package in PACKAGES) or any(
-        _is_copy(str(folder)) for folder in (real, *real.parents)
-    ):
-        raise BadInput(f"path {path}: is inside vesalius, whose answers commands must not see; copy what it needs")
-
-
 def _is_copy(directory: str) -> bool:
     """Whether a directory is this package or a wing of it, wherever it was installed."""
     return os.path.basename(directory) in OWN_NAMES and os.path.isfile(os.path.join(directory, "__init__.py"))
@@ -118,19 +124,6 @@ def _copies_in(path: str) -> list[str]:
         copies = {name for name in names if _is_copy(os.path.join(folder, name))}
         found += [os.path.join(folder, name) for name in copies]
         names[:] = [name for name in names if name not in copies]
-    return found
-
-
-def _programs(program: str) -> list[str]:
-    """The program, and the interpreters that its first line names."""
-    found = [program]
-    for _ in range(_SHEBANGS):
-        with open(found[-1], "rb") as file:
-            first = file.readline(512)
-        words = first[2:].split() if first.startswith(b"#!") else []
-        if not words or not os.path.isfile(words[0]):
-            break
-        found.append(os.path.abspath(os.fsdecode(words[0])))
     return found
 
 

@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from vesalius.errors import BadInput, Failed, quoted, shortened
 from vesalius.json_lines import LONGEST_CONVERSATION, TIMEOUT, arguments_of
-from vesalius.sandbox.command import NOTHING, Confined, Grants, Ran, Usage
+from vesalius.sandbox.command import NOTHING, Confined, Grants, Ran
+from vesalius.values import JsonObject
 
 #: Bytes of one line, and of everything that a program writes to stdout.
 LONGEST_LINE, MOST_OUTPUT = 8 << 20, 256 << 20
@@ -94,20 +95,17 @@ class LineProgram:
         self._selector.close()
         used = self._confined.close()
         if self._log is not None:
-            self._write_log(self._log, used)
-
-    def _write_log(self, log: Path, used: Usage) -> None:
-        line = {
-            "command": self.command,
-            "ended": self._fault or "it gave its answer",
-            "seconds": round(time.monotonic() - self._began, 3),
-            **vars(used),
-            "stdout_bytes": self._received,
-            **vars(self.ran),
-        }
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            line = {
+                "command": self.command,
+                "ended": self._fault or "it gave its answer",
+                "seconds": round(time.monotonic() - self._began, 3),
+                **vars(used),
+                "stdout_bytes": self._received,
+                **vars(self.ran),
+            }
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
 
     def send(self, document: Mapping[str, object]) -> None:
         """Write one line. A program that ended is found out by `receive`, which knows what it last said."""
@@ -129,7 +127,7 @@ class LineProgram:
         finally:
             self._selector.unregister(self._stdin)
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> JsonObject:
         """The next line, a JSON object. Empty lines are skipped."""
         end = time.monotonic() + self.timeout
         while True:
@@ -138,7 +136,16 @@ class LineProgram:
                 for key, _ in self._wait(end, "is silent"):
                     key.data()
             elif line.strip():
-                return self._object(line)
+                try:
+                    value = json.loads(line.decode("utf-8"))
+                except UnicodeDecodeError:
+                    raise self.failed("wrote a line that is not UTF-8") from None
+                except (ValueError, RecursionError):
+                    shown = line[:60].decode("utf-8", "replace")
+                    raise self.failed(f"wrote a line that is not JSON, {quoted(shown, 60)}") from None
+                if not isinstance(value, dict):
+                    raise self.failed(f"wrote {quoted(value, 60)}, which is not a JSON object")
+                return value
 
     def _wait(self, end: float, fault: str) -> list[tuple[selectors.SelectorKey, int]]:
         """Streams that are ready; raises where a limit is reached first."""
@@ -193,18 +200,6 @@ class LineProgram:
             return os.read(descriptor, _CHUNK)
         except BlockingIOError:
             return None
-
-    def _object(self, line: bytes) -> dict[str, Any]:
-        try:
-            value = json.loads(line.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise self.failed("wrote a line that is not UTF-8") from None
-        except (ValueError, RecursionError):
-            shown = line[:60].decode("utf-8", "replace")
-            raise self.failed(f"wrote a line that is not JSON, {quoted(shown, 60)}") from None
-        if not isinstance(value, dict):
-            raise self.failed(f"wrote {quoted(value, 60)}, which is not a JSON object")
-        return value
 
     def _how_it_ended(self) -> str:
         used = self._confined.usage(_ENDING)

@@ -59,21 +59,26 @@ class _Converter:
         if depth >= MAX_DEPTH or self.left <= 0:
             return "..."
         if issubclass(kind, (list, tuple, set, frozenset)):
-            return self._sequence(value, depth)
+            items = []
+            for item in value:
+                if self.left <= 0:
+                    items.append("...")
+                    break
+                items.append(self.value(item, depth=depth + 1))
+            return items
         if issubclass(kind, dict):
             return self._mapping(value, depth)
         if _is_array(kind):
-            return self._array(value, depth)
+            array = value.detach() if hasattr(value, "detach") else value
+            count = 1
+            for length in array.shape:
+                count *= int(length)
+            if count <= self.left and array.dtype != object:
+                return self.value(array.tolist(), depth=depth)
+            summary = {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype)}
+            first = bounded_repr(array.reshape(-1)[:8].tolist())
+            return {**summary, "first": first, "note": f"{count} values, too many to hand over; summarise or slice"}
         return bounded_repr(value)
-
-    def _sequence(self, value: Any, depth: int) -> list[Any]:
-        items = []
-        for item in value:
-            if self.left <= 0:
-                items.append("...")
-                break
-            items.append(self.value(item, depth=depth + 1))
-        return items
 
     def _mapping(self, value: dict[object, object], depth: int) -> dict[str, Any]:
         items = {}
@@ -84,17 +89,6 @@ class _Converter:
             name = _clip(key, MAX_TEXT) if type(key) is str else bounded_repr(key)
             items[name] = self.value(item, depth=depth + 1)
         return items
-
-    def _array(self, value: Any, depth: int) -> Any:
-        array = value.detach() if hasattr(value, "detach") else value
-        count = 1
-        for length in array.shape:
-            count *= int(length)
-        if count <= self.left and array.dtype != object:
-            return self.value(array.tolist(), depth=depth)
-        summary = {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype)}
-        first = bounded_repr(array.reshape(-1)[:8].tolist())
-        return {**summary, "first": first, "note": f"{count} values, too many to hand over; summarise or slice"}
 
 
 def _is_array(kind: type) -> bool:
@@ -125,16 +119,12 @@ def format_traceback(error: BaseException, source: str) -> str:
         rows = _render(frames, lines)
     if isinstance(error, SyntaxError) and error.filename == PROGRAM and error.lineno:
         rows += _render([(error.lineno, "<module>")], lines)
-    return "\n".join([*rows, _message(error)])
-
-
-def _message(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = error.msg if isinstance(error, SyntaxError) else str(error)
     except BaseException as second:
         text = f"(its message raised {type(second).__name__})"
-    return _clip(f"{name}: {text}" if text else name, MAX_TEXT)
+    return "\n".join([*rows, _clip(f"{name}: {text}" if text else name, MAX_TEXT)])
 
 
 def _frames(trace: types.TracebackType | None) -> Any:
@@ -196,7 +186,11 @@ def _run_once(job: Record, names: dict[str, object], send: Callable[[Record], No
         partial = _attempt(lambda: bounded_json(names["result"], max_text=job["result_bytes"] // 2), job["code"])
         whole = {**record, "partial": partial.get("value")}
         record = whole if len(dumps(whole)) < job["result_bytes"] else record
-    _flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # the program may have replaced it
+            continue
     send(record)
 
 
@@ -281,11 +275,3 @@ def _text(descriptor: int) -> io.TextIOWrapper:
     """
     raw = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BaseException:  # the program may have replaced it
-            continue

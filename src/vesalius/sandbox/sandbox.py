@@ -27,6 +27,7 @@ from vesalius.sandbox import warm_process as messages
 from vesalius.sandbox.calls import OVERHEAD, CallState, Pipes, RecordReader, call_results, follow, outcome
 from vesalius.sandbox.lockdown import CallResult, Limits, Outcome
 from vesalius.sandbox.warm_process import LAYERS, Isolation, WarmProcess, not_contained
+from vesalius.values import JsonObject
 
 # List and read files of the toolbox directory, and nothing else.
 
@@ -268,7 +269,7 @@ class Sandbox:
             )
         return warm
 
-    def _call(self, job: dict[str, Any], limits: Limits, *, pace: float | None = None) -> CallState:
+    def _call(self, job: JsonObject, limits: Limits, *, pace: float | None = None) -> CallState:
         finished = False
         try:
             try:
@@ -288,7 +289,7 @@ class Sandbox:
             self._warm = None
 
 
-def _run(warm: WarmProcess, job: dict[str, Any], limits: Limits, *, pace: float | None) -> CallState:
+def _run(warm: WarmProcess, job: JsonObject, limits: Limits, *, pace: float | None) -> CallState:
     """One call of the warm process; `ConnectionError` if it ended before the call."""
     encoded = _encode(job)
     reader = RecordReader(1 + len(job.get("inputs", ())), limits.result_bytes + OVERHEAD, _MANY_RESULTS)
@@ -330,7 +331,7 @@ class Executions:
 
     def __init__(self, path: Path | None = None, *, writable: bool = True) -> None:
         self._path, self._writable = path, writable
-        self._results: dict[str, Any] = {}
+        self._results: JsonObject = {}
         self._repetitions: Counter[str] = Counter()
         #: How many calls were answered from the file, and how many were run.
         self.recalled, self.run = 0, 0

@@ -19,7 +19,7 @@ from vesalius.components import Component
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Attempt, ComponentTrace, Protocol, Trace
-from vesalius.documents.view import shortened
+from vesalius.documents.view import cut_text
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis
 from vesalius.explanations.natural.explain import PROMPTS, explain_natural
@@ -238,13 +238,13 @@ def _told(part: ComponentExplanation, finding: Finding) -> tuple[str, str]:
     if part.verdict == "supported":
         return part.id, _in_short(part.note)
     if finding.verdict == "supported":
-        return part.id, shortened(finding.established, LONGEST_WORDS)
-    return part.id, f"(not established) {shortened(finding.hypothesis, LONGEST_WORDS)}"
+        return part.id, cut_text(finding.established, LONGEST_WORDS)
+    return part.id, f"(not established) {cut_text(finding.hypothesis, LONGEST_WORDS)}"
 
 
 def _in_short(note: str) -> str:
     """The first sentences of a note: what is computed, and from what."""
-    return shortened(". ".join(note.split(". ")[:2]).rstrip(".") + ".", LONGEST_WORDS)
+    return cut_text(". ".join(note.split(". ")[:2]).rstrip(".") + ".", LONGEST_WORDS)
 
 
 def _merged(first: Explanation, state: State, names: Mapping[str, str], stages: Stages) -> Explanation:

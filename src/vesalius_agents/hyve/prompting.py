@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
-from vesalius.documents.view import shortened
+from vesalius.documents.view import cut_text
 from vesalius.model.specimen import Specimen
 from vesalius_agents.hyve.own_prompts import SYSTEM, OwnPrompts
 from vesalius_session.briefing import Briefing
@@ -43,7 +43,7 @@ class Known:
     def words(self) -> str:
         """What was established, and the hypothesis, marked as the words that were not tested as a whole."""
         if self.longest is not None:
-            return shortened(self.established or self.hypothesis, self.longest)
+            return cut_text(self.established or self.hypothesis, self.longest)
         if not self.established or self.established == self.hypothesis:
             return self.hypothesis
         return f"{self.established} (The hypothesis, not tested word for word: {self.hypothesis})"
@@ -112,7 +112,7 @@ def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> l
     said = {"refuted": "refuted", "undecided": "could not be decided", "untested": "could not be decided"}
 
     def cut(text: str) -> str:
-        return text if longest is None else shortened(text, longest)
+        return text if longest is None else cut_text(text, longest)
 
     return [
         {"hypothesis": cut(attempt.hypothesis), "how": said[attempt.verdict], "why": cut(attempt.reasoning)}

@@ -26,7 +26,7 @@ from typing import Any
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
-from vesalius.documents.view import shortened
+from vesalius.documents.view import cut_text
 from vesalius.explanations.verdicts import from_free_code, record_text, verdict_of
 from vesalius_agents.hyve.asking import (
     Asker,
@@ -288,7 +288,7 @@ class Stages:
 
     def _quoted(self, text: str) -> str:
         """The model's own text, cut where prompts are compact."""
-        return shortened(text, LONGEST_QUOTE) if self.briefing.compact else text
+        return cut_text(text, LONGEST_QUOTE) if self.briefing.compact else text
 
     def _turns(self, prompt: str, state: State) -> list[Message]:
         left = len(state.findings) < len(self.briefing.circuit)
@@ -352,7 +352,7 @@ def measured_before(findings: Sequence[Finding]) -> list[str]:
     traces = [finding.trace for finding in findings]
     executions = [one for trace in traces for made in (trace, *trace.attempts) for one in made.executions]
     found = [
-        f"{shortened(one.code, LONGEST_CODE)} gave {shortened(one.result, LONGEST_QUOTE)}"
+        f"{cut_text(one.code, LONGEST_CODE)} gave {cut_text(one.result, LONGEST_QUOTE)}"
         for one in executions
         if one.result
     ]

@@ -6,10 +6,10 @@ import typer
 
 from vesalius.cli.options import JsonOption
 from vesalius.errors import BadInput
-from vesalius.options import Record, flag
+from vesalius.options import OptionRecord, flag
 
 
-class Served(Record):
+class Served(OptionRecord):
     """How clients reach the server."""
 
     http: Annotated[bool, flag("Streamable HTTP on loopback, not stdin and stdout.", "--http")] = False
@@ -24,7 +24,7 @@ class Served(Record):
     ] = None
 
 
-class Limits(Record):
+class Limits(OptionRecord):
     """What a client may use."""
 
     forwards: Annotated[int, flag("Forward passes of one prompt, per connection.", least=1)] = 2_000_000

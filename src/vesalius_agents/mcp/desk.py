@@ -22,7 +22,7 @@ from vesalius.errors import BadInput, quoted
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.model.transformer import metered
 from vesalius.sandbox import Executions
-from vesalius_agents.mcp.watching import ToolRun
+from vesalius_agents.mcp.calls import ToolRun
 from vesalius_agents.session import AgentSession
 from vesalius_functions.bench.functions import FunctionCases
 from vesalius_functions.options import Drawn

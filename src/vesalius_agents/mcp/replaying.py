@@ -12,10 +12,10 @@ from typing import Any
 
 from vesalius.runs.comparing import Replayed
 from vesalius.runs.directory import read_run
+from vesalius_agents.mcp.calls import tool_calls
 from vesalius_agents.mcp.desk import BUDGET, Call, Desk, Options
 from vesalius_agents.mcp.server import Server
 from vesalius_agents.mcp.tools import TOOLS
-from vesalius_agents.mcp.watching import tool_calls
 from vesalius_session.budget import Budget
 
 #: Not compared: what was left, and addresses. A page is its address.

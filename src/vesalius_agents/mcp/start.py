@@ -16,9 +16,9 @@ import anyio
 
 from vesalius.api.door import RUNS
 from vesalius.errors import BadInput
+from vesalius_agents.mcp.calls import tool_calls
 from vesalius_agents.mcp.desk import Desk, Options
 from vesalius_agents.mcp.server import CLIENT, OWN_BUDGET, Server
-from vesalius_agents.mcp.watching import tool_calls
 from vesalius_serving.clients import Bearer, Clients
 
 LOOPBACK, PATH = "127.0.0.1", "/mcp"

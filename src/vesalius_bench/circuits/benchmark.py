@@ -29,7 +29,7 @@ from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Engine, Failure, engine_named
 from vesalius.runs.kinds import Benchmark
 from vesalius.runs.ledger import Totals
-from vesalius.runs.steps import Kept, StepProgress
+from vesalius.runs.steps import OpenStep, StepProgress
 from vesalius_backbones.runs.access import ModelAccess, totals
 from vesalius_backbones.runs.steps import AskingOptions, AskingSteps, RunLimits
 from vesalius_bench.circuits.scorecard import EXPLAIN, GRADE, JUDGE, State, circuits_scorecard
@@ -72,8 +72,8 @@ class CircuitsBenchmark(AskingSteps):
         missing = [c for c in chosen if not self._is_explained(c.id)]
         waiting = [c for c in chosen if c in missing or c.id in self.state.explained.keys() - self.state.graded]
         self._unexplained = {c.id for c in missing}
-        explain = Kept(EXPLAIN, self._keep_explained, len(chosen), len(chosen) - len(missing))
-        grade = Kept(GRADE, self._keep_graded, len(chosen), len(chosen) - len(waiting))
+        explain = OpenStep(EXPLAIN, self._keep_explained, len(chosen), len(chosen) - len(missing))
+        grade = OpenStep(GRADE, self._keep_graded, len(chosen), len(chosen) - len(waiting))
         steps = {ToExplain: explain, ToGrade: grade}
         to_explain, to_grade = (sorted(some, key=lambda c: -c.size) for some in (missing, waiting))
         cases = self._cases(to_explain, to_grade)

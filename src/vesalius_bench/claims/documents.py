@@ -10,7 +10,7 @@ from pydantic import FiniteFloat, model_validator
 
 from vesalius.documents.base import FrozenMap, Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord, Claims
-from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, shortened
+from vesalius.documents.view import Answer, Facts, Section, Sheet, Text, View, cut_text
 
 CLAIM_FILE = "claim.json"
 VERDICT_FILE = "verdict.json"
@@ -143,7 +143,7 @@ class Registration(ResultDocument, kind="registration"):
         ]
         return View(
             "Registered claim",
-            Answer(f"registered {self.registered}: {shortened(self.hypothesis.sentence, 200)}"),
+            Answer(f"registered {self.registered}: {cut_text(self.hypothesis.sentence, 200)}"),
             [
                 Facts(
                     [

@@ -50,7 +50,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.model.states import load_model, weights_sha256
 from vesalius.progress import Progress, shown
 from vesalius.report.layout import write_view
-from vesalius.runs.steps import rounded
+from vesalius.runs.steps import six_places
 from vesalius.sandbox.command import Confined, Grants
 from vesalius_bench.league.documents import (
     IDENTITY,
@@ -337,7 +337,7 @@ def score_league(
         n=len(scored),
         n_error=len(failed),
         metrics={
-            name: Metric.model_validate(rounded(metric.as_data())) for name, metric in (metrics | functions).items()
+            name: Metric.model_validate(six_places(metric.as_data())) for name, metric in (metrics | functions).items()
         },
         circuits=tuple(one.row() for one in scored),
         ran=ran,

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.documents.view import Curves, shortened
+from vesalius.documents.view import Curves, cut_text
 from vesalius.report.plots import Picture, new_figure
 from vesalius.runs.directory import document_or_none, explanation_path
 from vesalius_bench.papers.documents import Cell, PaperRow
@@ -56,9 +56,9 @@ def task_instance(sources: Sources) -> list[PaperRow]:
             continue
         details = f"specimen {explanation.specimen}"
         for part in explanation.components:
-            values: dict[str, Cell] = {"tag": part.tag, "role": shortened(part.note, LONGEST)}
+            values: dict[str, Cell] = {"tag": part.tag, "role": cut_text(part.note, LONGEST)}
             rows.append(result.row(part.id, values, details))
-        task: dict[str, Cell] = {"role": shortened(explanation.task_description, LONGEST)}
+        task: dict[str, Cell] = {"role": cut_text(explanation.task_description, LONGEST)}
         rows.append(result.row("whole circuit", task, details))
     return rows
 
@@ -100,8 +100,8 @@ def answers(sources: Sources, categories: Sequence[str]) -> list[PaperRow]:
     for result, case, graded, _ in answered(sources, categories):
         name, value = score(graded)
         values: dict[str, Cell] = {
-            "function": shortened(case.truth, LONGEST),
-            "answer": shortened(case.description, LONGEST),
+            "function": cut_text(case.truth, LONGEST),
+            "answer": cut_text(case.description, LONGEST),
             "measure": name,
             "score": value,
             "asked": case.queries,
@@ -127,7 +127,7 @@ def dialogue(sources: Sources, *, invented: bool) -> list[PaperRow]:
         seen.add(result.run)
         details = f"{interpreted.answer.hallucinated or 0} outputs invented"
         for place, (who, text) in enumerate(case.dialogue[:MOST_TURNS], 1):
-            values: dict[str, Cell] = {"who": who, "said": shortened(" ".join(text.split()), LONGEST)}
+            values: dict[str, Cell] = {"who": who, "said": cut_text(" ".join(text.split()), LONGEST)}
             rows.append(result.row(f"{case.id}, {place}", values, details))
     return rows
 

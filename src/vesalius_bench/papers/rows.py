@@ -18,7 +18,7 @@ from vesalius.components import Component
 from vesalius.discovery.known_heads import LLAMA_3_8B
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.trace import TRACE_FILE, Trace
-from vesalius.documents.view import shortened
+from vesalius.documents.view import cut_text
 from vesalius.runs.directory import EXPLANATIONS, TRACES, document_or_none
 from vesalius_bench.papers import figures, mechrl_rows
 from vesalius_bench.papers.comparison import (
@@ -197,7 +197,7 @@ def _traces_of(sources: Sources) -> Iterator[tuple[SourceResult, Trace]]:
 
 
 def _short(text: str) -> str:
-    return shortened(" ".join(text.split()), LONGEST)
+    return cut_text(" ".join(text.split()), LONGEST)
 
 
 def _evidence(*, late: bool) -> TableRows:
@@ -236,7 +236,7 @@ def _example_functions(_: Sources) -> list[PaperRow]:
             f"{category} {function.id}": {
                 "domain": category,
                 "kind": function.family,
-                "example": shortened(in_words(function.truth()), LONGEST_FUNCTION),
+                "example": cut_text(in_words(function.truth()), LONGEST_FUNCTION),
             }
             for category in filter(_is_installed, SUITE)
             for function in Suite(category, count=SHOWN).functions()

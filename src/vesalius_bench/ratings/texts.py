@@ -27,7 +27,7 @@ from vesalius.circuits.specimens import KEY_FOLDER, benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Trace
-from vesalius.documents.view import shortened
+from vesalius.documents.view import cut_text
 from vesalius.errors import BadInput
 from vesalius_bench.judges.circuit import plan_of
 from vesalius_bench.ratings.documents import Rubric, RubricLevel
@@ -203,9 +203,9 @@ def _of_trace(traced: ComponentTrace) -> Iterator[tuple[MeasureName, int, str, s
 def outcome_of(attempt: Attempt) -> str:
     """What came of a plan: what its programs gave or its claims were found to be, and what was concluded."""
     ran = [
-        f"Program {number} gave {shortened(one.result, LONGEST_RESULT)}"
+        f"Program {number} gave {cut_text(one.result, LONGEST_RESULT)}"
         if one.succeeded
-        else f"Program {number} failed: {shortened(_last_line(one.error), LONGEST_ERROR)}"
+        else f"Program {number} failed: {cut_text(_last_line(one.error), LONGEST_ERROR)}"
         for number, one in enumerate(attempt.executions, 1)
     ]
     claims = [
@@ -214,7 +214,7 @@ def outcome_of(attempt: Attempt) -> str:
     ]
     nothing = [] if ran or claims else ["Nothing was run."]
     said = {"supported": "supported", "refuted": "refuted", "untested": "left undecided"}[attempt.verdict]
-    why = shortened(attempt.reasoning.strip(), LONGEST_RESULT)
+    why = cut_text(attempt.reasoning.strip(), LONGEST_RESULT)
     return "\n".join([*ran, *claims, *nothing, f"The hypothesis was {said}{f': {why}' if why else '.'}"])
 
 

@@ -24,9 +24,9 @@ from vesalius.documents.view import (
     Sheet,
     Text,
     View,
+    cut_text,
     duration,
     join_first,
-    shortened,
     subject_of,
 )
 from vesalius_bench.study.evidence import (
@@ -368,7 +368,7 @@ def _in_short(role: StudiedRole | None) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    return shortened(text.split(". ")[0].rstrip("."), LONGEST_ROLE)
+    return cut_text(text.split(". ")[0].rstrip("."), LONGEST_ROLE)
 
 
 def counts_of(row: StudyRow) -> str:

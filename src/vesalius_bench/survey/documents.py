@@ -32,8 +32,8 @@ from vesalius.documents.view import (
     Sheet,
     Text,
     View,
+    cut_text,
     duration,
-    shortened,
     title_of,
 )
 
@@ -224,7 +224,7 @@ class Survey(Answered, ResultDocument, kind="survey"):
 def short_name(name: str) -> str:
     """The end of a path; of a row written out its beginning; any other name as it is."""
     if name.lstrip().startswith("{"):
-        return shortened(name, LONGEST_NAME)
+        return cut_text(name, LONGEST_NAME)
     return Path(name).stem if name.endswith((".jsonl", ".json", ".csv", ".toml")) else Path(name).name or name
 
 
@@ -259,7 +259,7 @@ def survey_view(survey: Survey) -> View:
     """The sections of a survey."""
     swept = [cell for cell in survey.cells if cell.sweep is not None]
     parts = [f"{_name(cell)}: {names(cell.sweep.strongest(NAMED))}" for cell in swept if cell.sweep]
-    strongest = shortened("; ".join(parts), STRONGEST) or "no cell was swept"
+    strongest = cut_text("; ".join(parts), STRONGEST) or "no cell was swept"
     columns = tuple(survey.cells[0].row()) if survey.cells else ()
     rows = LateRows(len(survey.cells), lambda most: [tuple(cell.row().values()) for cell in survey.cells[:most]])
     failed = [cell for cell in survey.cells if cell.status == "failed"]

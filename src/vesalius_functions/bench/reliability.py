@@ -24,7 +24,7 @@ from vesalius.errors import BadInput, result_kept
 from vesalius.options import Out, Paid
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
-from vesalius.runs.steps import rounded
+from vesalius.runs.steps import six_places
 from vesalius_backbones import Backbone
 from vesalius_backbones.runs.access import ModelAccess, SpendingFile, booked, totals
 from vesalius_backbones.runs.steps import RunLimits
@@ -130,7 +130,7 @@ def function_reliability(
         usage=None if access is None else call_totals(totals(access.calls)),
         seconds=time.monotonic() - started,
     )
-    study = Reliability.from_data(rounded(study.as_data()))
+    study = Reliability.from_data(six_places(study.as_data()))
     with result_kept(study):
         study.write(directory / RELIABILITY_FILE)
     return study

@@ -28,7 +28,7 @@ from vesalius.files import write_text
 from vesalius.options import Out, Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.steps import rounded
+from vesalius.runs.steps import six_places
 from vesalius.sandbox import Executions
 from vesalius.statistics import spearman, spearman_interval, spearman_p
 from vesalius_backbones import Backbone
@@ -420,7 +420,7 @@ def unit_tests(
         elif model is not None:
             opened = stack.enter_context(model_access(model, directory, paid).open())
         study = unit_test_study(tested, files, opened)
-    study = UnitTests.from_data(rounded(study.as_data()))
+    study = UnitTests.from_data(six_places(study.as_data()))
     with result_kept(study):
         study.write(directory / UNIT_TESTS_FILE)
     return study

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import torch
 
-from vesalius.discovery.redundancy import FIRST, PROPOSED, growing_pairs
+from vesalius.discovery.rivals import FIRST, PROPOSED, growing_pairs
 from vesalius.errors import BadInput
 from vesalius_mechrl.sets.sources import BEAM_WIDTH, Goal, HeadSet, LiveSource, SetQueries
 from vesalius_mechrl.strategies import BudgetSpent
@@ -108,7 +108,7 @@ def group(queries: SetQueries, goal: Goal) -> Iterator[HeadSet]:
 
 
 def growth(queries: SetQueries, goal: Goal) -> Iterator[HeadSet]:
-    """Every head, then the pairs that gradients propose (`vesalius.discovery.redundancy`); suspects those whose surplus
+    """Every head, then the pairs that gradients propose (`vesalius.discovery.rivals`); suspects those whose surplus
     is at least `goal.least`.
     """
     source = queries.source

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
-from vesalius.discovery.redundancy import growth
+from vesalius.discovery.rivals import growth
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.ablations import Ablation, Replacement, ablation_named

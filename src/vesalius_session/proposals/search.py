@@ -22,7 +22,7 @@ from torch import Tensor
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.head_tests import bos_of
-from vesalius.discovery.shares import Kept, Shares, share_between
+from vesalius.discovery.shares import KeptShare, Shares, share_between
 from vesalius.documents.base import FrozenDict
 from vesalius.documents.metric import Metric
 from vesalius.documents.proposal import Proposal
@@ -95,7 +95,7 @@ class Stage:
         """The share that scores keep."""
         return self.shares.share(scores).value
 
-    def gain(self, now: Float[Tensor, " prompt"], before: Float[Tensor, " prompt"]) -> Kept:
+    def gain(self, now: Float[Tensor, " prompt"], before: Float[Tensor, " prompt"]) -> KeptShare:
         """The paired gain of a change, as a share."""
         return share_between(self.shares.nothing, self.shares.nothing + now - before, self.shares.full)
 

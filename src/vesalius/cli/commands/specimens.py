@@ -185,7 +185,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _read_inputs(given: str) -> list[Any]:
+def _read_inputs(given: str) -> list[object]:
     """A JSON list from the command line, @FILE or stdin."""
     text = given
     if given == "-":

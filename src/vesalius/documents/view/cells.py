@@ -131,7 +131,7 @@ def prompts(n: int) -> str:
     return several(n, "prompt")
 
 
-def shortened(text: str, most: int) -> str:
+def cut_text(text: str, most: int) -> str:
     """A text of at most so many characters; a cut one ends in three dots."""
     return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
 
@@ -147,10 +147,10 @@ def title_of(behaviour: str) -> str:
         try:
             row = json.loads(behaviour)
         except (json.JSONDecodeError, RecursionError):
-            return shortened(behaviour, TITLE_PROMPT)
+            return cut_text(behaviour, TITLE_PROMPT)
         prompt, answer = str(row.get("prompt", "")), row.get("answer", "")
         shown = prompt if len(prompt) <= TITLE_PROMPT else f"... {prompt[-TITLE_PROMPT:]}"
-        return f"{shown!r} -> {shortened(repr(answer), TITLE_PROMPT)}"
+        return f"{shown!r} -> {cut_text(repr(answer), TITLE_PROMPT)}"
     if has_options(behaviour):
         return behaviour
     return Path(behaviour).stem if "/" in behaviour or Path(behaviour).suffix else behaviour
@@ -197,4 +197,4 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return visible(shortened(" ".join(str(value).split()), SHOWN_TEXT))
+    return visible(cut_text(" ".join(str(value).split()), SHOWN_TEXT))

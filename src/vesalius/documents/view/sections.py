@@ -21,9 +21,9 @@ from vesalius.documents.view.cells import (
     Row,
     cell,
     columns_of,
+    cut_text,
     html_table,
     interval,
-    shortened,
 )
 from vesalius.values import JsonObject
 
@@ -321,7 +321,7 @@ class View:
         """The answer and the facts that go with it, for a repr."""
         first = self.sections[0] if self.sections else None
         facts = first.rows if isinstance(first, Facts) and not first.title else ()
-        answer = shortened(str(self.answer), LONGEST_REPR * 3 // 4)
+        answer = cut_text(str(self.answer), LONGEST_REPR * 3 // 4)
         after = [] if self.answer.then is None else [f"next: {self.answer.then}"]
         return "\n".join([answer, *(f"{label}: {text}" if label else text for label, text in facts), *after])
 

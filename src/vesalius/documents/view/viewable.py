@@ -19,8 +19,8 @@ from vesalius.documents.view.cells import (
     Row,
     _text,
     columns_of,
+    cut_text,
     html_table,
-    shortened,
 )
 from vesalius.documents.view.sections import (
     View,
@@ -136,14 +136,14 @@ class Viewable:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return shortened(visible(self.view().brief()), LONGEST_REPR)
+        return cut_text(visible(self.view().brief()), LONGEST_REPR)
 
     def __str__(self) -> str:
         return repr(self)
 
     def _repr_html_(self) -> str:
         view = self.view()
-        summary = html.escape(shortened(visible(view.brief()), LONGEST_REPR)).replace("\n", "<br>")
+        summary = html.escape(cut_text(visible(view.brief()), LONGEST_REPR)).replace("\n", "<br>")
         return f'<div style="max-width:60em"><p style="margin:0 0 .5em">{summary}</p>{view.sheet().html()}</div>'
 
     def table(self) -> Any:
@@ -188,7 +188,7 @@ def repr_of_first(items: Iterable[str], total: int, frame: str) -> str:
 
 
 def _short_repr(item: object) -> str:
-    return shortened(" ".join(repr(item).split()), LONGEST_REPR // 4)
+    return cut_text(" ".join(repr(item).split()), LONGEST_REPR // 4)
 
 
 def _fields(item: object) -> Row:

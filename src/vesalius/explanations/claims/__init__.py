@@ -58,53 +58,6 @@ from vesalius.rasp import Program, Variable
 from vesalius.rasp.document import to_document
 from vesalius.values import JsonObject
 
-__all__ = [
-    "CIRCUIT_KINDS",
-    "KINDS",
-    "NATURAL_KINDS",
-    "ActsAt",
-    "ActsAtAnswer",
-    "ActsDirectly",
-    "Aggregates",
-    "Attends",
-    "BackupOf",
-    "Carries",
-    "Claim",
-    "Combines",
-    "Composes",
-    "Computes",
-    "Copies",
-    "DependsOnlyOn",
-    "Feeds",
-    "FewNeurons",
-    "Hinders",
-    "Hypothesis",
-    "IndependentOf",
-    "Inhibits",
-    "LensOnly",
-    "LooksUp",
-    "MovesRole",
-    "Necessary",
-    "NeedsInput",
-    "NotNeededAlone",
-    "Primary",
-    "ReadsFrom",
-    "ReadsRole",
-    "Redundant",
-    "SmallPart",
-    "Sufficient",
-    "Suppresses",
-    "Together",
-    "Uses",
-    "WritesAnswer",
-    "check",
-    "claim_data",
-    "claim_from",
-    "digest",
-    "kinds_in",
-    "worded",
-]
-
 #: Every kind of claim by its name.
 KINDS: dict[str, type[Claim]] = {
     kind.model_fields["kind"].default: kind
@@ -263,10 +216,6 @@ def claim_data(record: ClaimRecord, component: str, executable: Executable | Non
             "engine decided, or explain again"
         )
         raise BadInput(f"the claim {record.kind!r:.40} about {component} was saved without its prediction; {why}")
-    return {**prediction, **_programs(prediction, executable), "kind": record.kind, "component": component}
-
-
-def _programs(prediction: Mapping[str, object], executable: Executable | None) -> JsonObject:
     given: dict[str, object] = {}
     for name in (PROGRAM, HYPOTHESIS):
         if name not in prediction:
@@ -276,7 +225,7 @@ def _programs(prediction: Mapping[str, object], executable: Executable | None) -
         if prediction[name] != digest(program if name == PROGRAM else [program, carriers]):
             raise BadInput("the claim is about another program than the one that the explanation holds; explain again")
         given[name] = program if name == PROGRAM else {"program": program, "carriers": carriers}
-    return given
+    return {**prediction, **given, "kind": record.kind, "component": component}
 
 
 def digest(data: object) -> str:

@@ -19,14 +19,15 @@ from vesalius.explanations.claims.base import (
     MIN_MASS,
     Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     against,
     bar_above,
     either,
-    figure,
     first_interval,
     given,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -65,10 +66,9 @@ def meaning(role: str) -> str:
     return MEANINGS.get(role, f"{role} (from the answer position)")
 
 
-class Attends(Claim, frozen=True):
+class Attends(NaturalClaim, frozen=True):
     """Most of the head's attention lies on one role, more than other heads' and more than on shuffled keys."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["attends"] = "attends"
@@ -98,7 +98,7 @@ class Attends(Claim, frozen=True):
         bar, own = bar_above(MIN_MASS, controls), lab.mass(head, target)
         empty = [name for name, values in controls.items() if not len(values)]
         remark = f"; undecided, since no prompt has a place for the control: {', '.join(empty)}" if empty else ""
-        verdict, evidence = figure(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
+        verdict, evidence = judged(lab, "attention", f"mass on {self.role}", own, bar, level=level, remark=remark)
         if empty and verdict == "supported":  # what could have refuted it was not there
             return "untested", (evidence.model_copy(update={"passed": None}),)
         if not fixed or self.role not in lab.prompts.roles or verdict != "supported":
@@ -128,10 +128,8 @@ def _without_copies(lab: NaturalLab, head: Component, target: Target, role: str)
     return _finite(masses(lab.runs.source_pattern(head.layer)[:, [head.head]], without)[:, 0])
 
 
-class Uses(Claim, frozen=True):
+class Uses(NaturalClaim, frozen=True):
     """The head uses what it finds at a role: taking those keys out of its attention costs score."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["uses"] = "uses"
     role: str
@@ -160,10 +158,8 @@ class Uses(Claim, frozen=True):
         return verdict, (evidence,)
 
 
-class ReadsRole(Claim, frozen=True):
+class ReadsRole(NaturalClaim, frozen=True):
     """The head attends from one role's position to another's more than to any other role, and needs what it finds."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["reads_role"] = "reads_role"
     role: str
@@ -214,10 +210,8 @@ class ReadsRole(Claim, frozen=True):
         return verdict, (*evidence, *cited)
 
 
-class Composes(Claim, frozen=True):
+class Composes(NaturalClaim, frozen=True):
     """An earlier component makes the queries or keys by which the head finds a role."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["composes"] = "composes"
     sender: ComponentName
@@ -246,7 +240,7 @@ class Composes(Claim, frozen=True):
         bar = bar_above(MIN_ATTENTION_LOSS, controls, shown=SHOWN)
         experiment = f"path into the {PORT_WORDS[self.port]} replaced"
         measure = "attention that leaves the target"
-        verdict, attention = figure(lab, experiment, measure, lost(sender), bar, level=level)
+        verdict, attention = judged(lab, experiment, measure, lost(sender), bar, level=level)
         effect = mean_evidence(
             lab,
             experiment,

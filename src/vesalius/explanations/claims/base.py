@@ -111,6 +111,17 @@ class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True
         """Run the experiment; intervals at `level`."""
 
 
+class NaturalClaim(Claim, frozen=True):
+    """A claim that is tested in the laboratory of a natural model."""
+
+    tested_in: ClassVar[type[Lab]] = NaturalLab
+
+    def inside(self, lab: Lab) -> tuple[NaturalLab, Component]:
+        """The laboratory as what it has to be, and the component in its model."""
+        lab = NaturalLab.require(lab, self.kind)
+        return lab, self.part.within(lab.model.config)
+
+
 def level_for(tried: int) -> float:
     """The level of intervals when `tried` claims of a kind were tried on a component."""
     if isinstance(tried, bool) or not isinstance(tried, int) or tried < 1:
@@ -297,7 +308,7 @@ def bar_above(least: float, controls: Mapping[str, PerPrompt], *, shown: int | N
     return Bar(means[strongest], f"the control: {strongest}", {**means})
 
 
-def figure(
+def judged(
     lab: Lab,
     experiment: str,
     measure: str,
@@ -337,7 +348,7 @@ def against(
     exceed the least that counts.
     """
     shows = exceeds(lab, values, least, level=level)
-    return figure(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
+    return judged(lab, experiment, measure, values, bar_above(least, controls() if shows else {}), level=level)
 
 
 def either(
@@ -364,7 +375,7 @@ def either(
     for place, measure in enumerate(measures):
         bar = bar_above(least, {name: pair[place] for name, pair in others.items()})
         remark = "; either shows it, and the score refutes it"
-        verdict, one = figure(lab, experiment, measure, values[place], bar, level=half, remark=remark)
+        verdict, one = judged(lab, experiment, measure, values[place], bar, level=half, remark=remark)
         evidence.append(one)
         verdicts.append(verdict)
     shown: Verdict = "supported" if "supported" in verdicts else verdicts[0]

@@ -135,7 +135,13 @@ def _examine(
     verdict, contest = _contest(test, program, result, level)
     if verdict != "supported":
         return verdict, (agreement, accuracy, worst, contest)
-    arguments = _arguments_matter(lab, component, program, carried)
+    # Each argument of the tables of two variables that an MLP carries, where it differs alone.
+    arguments: list[Evidence] = []
+    for name in () if component.is_head else carried:
+        node = expression_of(program, name)
+        if isinstance(node, SequenceMap) and node.combines:
+            first, second = _arguments_of(program, name)
+            arguments += arguments_matter(lab, component, program, carried, (first, second))
     moved = moved_output(lab, component, program, carried, level=level)
     fails = moved[0].outcome == "dependent" or any(one.passed is False for one in arguments)
     return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, *moved)
@@ -162,19 +168,6 @@ def _local(test: "InterchangeTest", program: Program, level: float, *, may_hold:
         breaks = at_equal.n >= MIN_INPUTS and at_equal.high is not None and at_equal.high < MIN_UNCHANGED
         return "undecided" if verdict == "undecided" and may_hold and not breaks else "refuted", evidence
     return "undecided", tuple(one.model_copy(update={"outcome": ELSEWHERE}) for one in evidence)
-
-
-def _arguments_matter(
-    lab: CircuitLab, component: Component, program: Program, carried: tuple[str, ...]
-) -> list[Evidence]:
-    """Each argument of the tables of two variables that an MLP carries, where it differs alone."""
-    evidence: list[Evidence] = []
-    for name in () if component.is_head else carried:
-        node = expression_of(program, name)
-        if isinstance(node, SequenceMap) and node.combines:
-            first, second = _arguments_of(program, name)
-            evidence += arguments_matter(lab, component, program, carried, (first, second))
-    return evidence
 
 
 def _fails(evidence: Evidence, bar: float) -> bool:

@@ -20,6 +20,7 @@ from vesalius.explanations.claims.base import (
     MIN_EFFECT,
     Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     against,
@@ -93,7 +94,7 @@ def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: f
         level=level,
         rule=f"interval above {bar:.3f}{source}, other_components below it",
         bar=bar,
-        controls=_means(controls),
+        controls={name: rounded(values.mean()) for name, values in controls.items()},
     )
     verdict: Verdict = above(evidence, bar)
     other_share = evidence.controls.get("other_components")
@@ -119,10 +120,9 @@ def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> 
 # and a redundant set need opposite figures of the same components, so that not both can be supported of these.
 
 
-class Together(Claim, frozen=True):
+class Together(NaturalClaim, frozen=True):
     """Replacing all of the components costs more than the sum of what each costs alone."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["together"] = "together"
@@ -384,7 +384,3 @@ def _matched_set(lab: Lab, members: Sequence[Component]) -> list[Component]:
             return []
         matched += others
     return matched
-
-
-def _means(effects: dict[str, Tensor]) -> dict[str, float | None]:
-    return {name: rounded(values.mean()) for name, values in effects.items()}

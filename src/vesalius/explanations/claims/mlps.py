@@ -9,7 +9,7 @@ does not come from an earlier MLP.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
@@ -22,13 +22,13 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     CANDIDATES,
     MIN_EFFECT,
-    Claim,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
     bar_above,
     exceeds,
-    figure,
+    judged,
     mean_evidence,
     rounded,
     weak_controls,
@@ -52,10 +52,8 @@ RANK = "share of the prompts' answers that the own one lies above"
 WRITTEN = 0.75
 
 
-class _OfAnMlp(Claim, frozen=True):
+class _OfAnMlp(NaturalClaim, frozen=True):
     """A claim about an MLP."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: str
 
@@ -108,7 +106,10 @@ class FewNeurons(_OfAnMlp, frozen=True):
         """What replacing all its other neurons costs, against a fifth of what replacing the MLP costs."""
         lab = NaturalLab.require(lab, self.kind)
         mlp = self.mlp_in(lab)
-        width = _neurons_in(lab, mlp)
+        # How many neurons an MLP has; refuses one that is made of experts.
+        width, *vector = unit_shape(lab.model.config, mlp.layer)
+        if vector:
+            raise BadInput(f"few_neurons: {mlp} is made of experts, which have no neurons of their own here")
         if outside := [one for one in self.neurons if one >= width]:
             raise BadInput(f"few_neurons: {mlp} has no neuron {outside[0]}; it has 0 to {width - 1}")
         whole, lost = lab.effect([mlp], "resample"), lab.kept_by(mlp, self.neurons)
@@ -131,14 +132,6 @@ class FewNeurons(_OfAnMlp, frozen=True):
             rule="reported; the verdict rests on the difference",
         )
         return above(kept, 0.0), (kept, share)
-
-
-def _neurons_in(lab: NaturalLab, mlp: Component) -> int:
-    """How many neurons an MLP has; refuses one that is made of experts."""
-    width, *vector = unit_shape(lab.model.config, mlp.layer)
-    if vector:
-        raise BadInput(f"few_neurons: {mlp} is made of experts, which have no neurons of their own here")
-    return width
 
 
 class Carries(_OfAnMlp, frozen=True):
@@ -185,7 +178,7 @@ class Carries(_OfAnMlp, frozen=True):
             beyond = {"measure": f"{measure}, beyond that of the {THIRD}", "values": own - third, "bar": MIN_EFFECT}
             rule, shown = bar_above(MIN_EFFECT, {}).rule, {THIRD: rounded(third.mean())}
             further = (mean_evidence(lab, experiment, **beyond, level=level, rule=rule, controls=shown),)
-        verdict, evidence = figure(lab, experiment, measure, own, bar_above(MIN_EFFECT, controls), level=level)
+        verdict, evidence = judged(lab, experiment, measure, own, bar_above(MIN_EFFECT, controls), level=level)
         (switched, _), *_ = moved.shares(moved.clean, [lab.exchanged(mlp, self.variable, self.at)])
         rate = mean_evidence(
             lab,

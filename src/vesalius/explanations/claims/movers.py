@@ -7,7 +7,7 @@ more than each of the others when it is replaced there. Whether they stand in fo
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -15,17 +15,17 @@ from vesalius.explanations.claims.base import (
     CANDIDATES,
     LOSSES,
     MIN_EFFECT,
-    Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
     bar_above,
     either,
     exceeds,
-    figure,
     given,
     join_names,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -37,14 +37,12 @@ from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.natural import Losses
 
 
-class MovesRole(Claim, frozen=True):
+class MovesRole(NaturalClaim, frozen=True):
     """A head carries the token of a role to a position, and the answer depends on it: with the output from a run that
     has another token at the role, the answer moves towards that run's, and so it does where the head attends as before
     and its values at other positions alone come from that run. The second fails where the token is the key by which the
     head finds something else, and where another head has brought it to the position already.
     """
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["moves_role"] = "moves_role"
     role: str
@@ -74,7 +72,7 @@ class MovesRole(Claim, frozen=True):
         bar = bar_above(MIN_EFFECT, {str(part): share for part, share in weak.items()})
         experiment = f"output at {self.to} from runs with another token at {self.role}"
         measure = "share of the way to that run's answer"
-        verdict, evidence = figure(lab, experiment, measure, moved, bar, level=level)
+        verdict, evidence = judged(lab, experiment, measure, moved, bar, level=level)
         rate = mean_evidence(
             lab,
             experiment,
@@ -97,10 +95,8 @@ class MovesRole(Claim, frozen=True):
         return above(by_values, bar.value), (evidence, rate, by_values)
 
 
-class Primary(Claim, frozen=True):
+class Primary(NaturalClaim, frozen=True):
     """The component moves a role, and replacing it there costs more than replacing any of the others that do."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["primary"] = "primary"
     role: str
@@ -129,7 +125,8 @@ class Primary(Claim, frozen=True):
         own, rest = losses([component])[0], losses(others)
         experiment = f"{self.replacement} replacement{_at(self.to)}"
         costs, cost = either(lab, experiment, own, controls, least=MIN_EFFECT, level=level)
-        place = _decisive([own, *rest])
+        # Which of the two losses compares components: right answers where any of them loses some, else the score.
+        place = int(any(float(answers.mean()) > MIN_EFFECT for _, answers in [own, *rest]))
         strongest = max(range(len(others)), key=lambda i: float(rest[i][place].mean()))
         lead = mean_evidence(
             lab,
@@ -146,8 +143,3 @@ class Primary(Claim, frozen=True):
 
 def _at(place: str | None) -> str:
     return "" if place is None else f" at {place}"
-
-
-def _decisive(losses: list[Losses]) -> int:
-    """Which of the two losses compares components: right answers where any of them loses some, else the score."""
-    return int(any(float(answers.mean()) > MIN_EFFECT for _, answers in losses))

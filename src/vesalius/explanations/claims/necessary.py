@@ -27,13 +27,14 @@ from vesalius.explanations.claims.base import (
     MIN_EFFECT,
     Bar,
     Claim,
+    NaturalClaim,
     Outcome,
     above,
     all_of,
     below,
-    figure,
     first_interval,
     join_names,
+    judged,
     lower_end,
     marked,
     mean_evidence,
@@ -227,7 +228,7 @@ def _effect_evidence(
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
     else:
         bar = bar_for(lab, component, kind, values, level=level)
-    evidence = figure(lab, f"{kind} replacement", "effect", values, bar, level=level, upper=upper)[1]
+    evidence = judged(lab, f"{kind} replacement", "effect", values, bar, level=level, upper=upper)[1]
     if isinstance(lab, GrowingLab) and evidence.passed is not None:
         lab.settled[key] = evidence
     return evidence
@@ -324,10 +325,9 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
     return [part for part in components if part not in shown]
 
 
-class SmallPart(Claim, frozen=True):
+class SmallPart(NaturalClaim, frozen=True):
     """Replacing the component by its values on other prompts costs something, but not much of the score."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["small_part"] = "small_part"
@@ -355,10 +355,8 @@ class SmallPart(Claim, frozen=True):
         return all_of(*verdicts), tuple(evidence)
 
 
-class Inhibits(Claim, frozen=True):
+class Inhibits(NaturalClaim, frozen=True):
     """Replacing the component raises the score: it works against the answer."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["inhibits"] = "inhibits"
 
@@ -371,14 +369,13 @@ class Inhibits(Claim, frozen=True):
         component = self.part.within(lab.model.config)
         gains = -lab.effect([component], "resample")
         bar = bar_for(lab, component, "resample", gains, level=level, sign=-1.0)
-        verdict, evidence = figure(lab, "resample replacement", "gain of the score", gains, bar, level=level)
+        verdict, evidence = judged(lab, "resample replacement", "gain of the score", gains, bar, level=level)
         return verdict, (evidence,)
 
 
-class NotNeededAlone(Claim, frozen=True):
+class NotNeededAlone(NaturalClaim, frozen=True):
     """The model answers as well with zeros, or with the component's mean, at every position in its place."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["not_needed_alone"] = "not_needed_alone"

@@ -22,15 +22,15 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import (
     MIN_CUT_EFFECT,
     MIN_EFFECT,
-    Claim,
     ComponentName,
+    NaturalClaim,
     Outcome,
     above,
     against,
     all_of,
     bar_above,
-    figure,
     first_interval,
+    judged,
     mean_evidence,
     named,
     rounded,
@@ -49,10 +49,9 @@ ANSWER, WRONG = "direct effect on the answer's logit", "direct effect on the wro
 _ANSWERS = {"wrong": "the wrong answer", "right": "the answer itself"}
 
 
-class _Path(Claim, frozen=True):
+class _Path(NaturalClaim, frozen=True):
     """The direct path from the component into a later one, or into one of its inputs."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     sign: ClassVar[float] = 1.0
 
     receiver: ComponentName
@@ -143,10 +142,9 @@ def neighbours(lab: NaturalLab, sender: Component, receiver: Component) -> list[
     ]
 
 
-class ActsAtAnswer(Claim, frozen=True):
+class ActsAtAnswer(NaturalClaim, frozen=True):
     """More than half of the component's effect arises at the answer position."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["acts_at_answer"] = "acts_at_answer"
@@ -157,15 +155,13 @@ class ActsAtAnswer(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The effect of replacing it there only, less half of its whole effect."""
-        lab = NaturalLab.require(lab, self.kind)
-        component = self.part.within(lab.model.config)
+        lab, component = self.inside(lab)
         return _mostly(lab, component, lab.at_role(component), "at the answer position only", level=level)
 
 
-class ActsAt(Claim, frozen=True):
+class ActsAt(NaturalClaim, frozen=True):
     """More than half of the component's effect arises at the position of a role."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["acts_at"] = "acts_at"
@@ -177,15 +173,13 @@ class ActsAt(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The effect of replacing it there only, less half of its whole effect."""
-        lab = NaturalLab.require(lab, self.kind)
-        component = self.part.within(lab.model.config)
+        lab, component = self.inside(lab)
         return _mostly(lab, component, lab.at_role(component, self.role), f"at {self.role} only", level=level)
 
 
-class ActsDirectly(Claim, frozen=True):
+class ActsDirectly(NaturalClaim, frozen=True):
     """More than half of the component's effect comes from its direct path to the logits."""
 
-    tested_in: ClassVar[type[Lab]] = NaturalLab
     functional: ClassVar[bool] = False
 
     kind: Literal["acts_directly"] = "acts_directly"
@@ -196,8 +190,7 @@ class ActsDirectly(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The effect of replacing it on its direct path to the logits only, less half of its whole effect."""
-        lab = NaturalLab.require(lab, self.kind)
-        component = self.part.within(lab.model.config)
+        lab, component = self.inside(lab)
         part = lab.path(component, None)
         return _mostly(lab, component, part, "on the direct path to the logits only", level=level)
 
@@ -217,12 +210,10 @@ def _mostly(lab: NaturalLab, component: Component, part: PerPrompt, where: str, 
     return above(evidence, 0.0), (evidence,)
 
 
-class WritesAnswer(Claim, frozen=True):
+class WritesAnswer(NaturalClaim, frozen=True):
     """What the component writes at the end favours the answer by itself under the logit lens, and the answer's own
     logit gains from it; one that only pushes the wrong answer down suppresses.
     """
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["writes_answer"] = "writes_answer"
 
@@ -232,8 +223,7 @@ class WritesAnswer(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Its direct logit attribution, against that of matched components and with the answers of other prompts."""
-        lab = NaturalLab.require(lab, self.kind)
-        component = self.part.within(lab.model.config)
+        lab, component = self.inside(lab)
         verdict, evidence = _lens(lab, component, level)
         sides = lab.direct_sides(component)
         if sides is None:
@@ -244,12 +234,10 @@ class WritesAnswer(Claim, frozen=True):
         return all_of(verdict, *gained), (evidence, *gains, wrong)
 
 
-class Suppresses(Claim, frozen=True):
+class Suppresses(NaturalClaim, frozen=True):
     """What the component writes at the end lowers the logit of the wrong answer, or of the right one, by itself and
     more than the rest, and does no more for the other.
     """
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["suppresses"] = "suppresses"
     answer: Literal["wrong", "right"] = "wrong"
@@ -285,10 +273,8 @@ class Suppresses(Claim, frozen=True):
         return all_of(*fallen, above(lead, 0.0)), (*falls, lead, reported)
 
 
-class LensOnly(Claim, frozen=True):
+class LensOnly(NaturalClaim, frozen=True):
     """What the component writes favours the answer under the logit lens, and yet the model does not need it."""
-
-    tested_in: ClassVar[type[Lab]] = NaturalLab
 
     kind: Literal["lens_only"] = "lens_only"
 
@@ -298,8 +284,7 @@ class LensOnly(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Its direct logit attribution must pass; no replacement may cost score or answers."""
-        lab = NaturalLab.require(lab, self.kind)
-        component = self.part.within(lab.model.config)
+        lab, component = self.inside(lab)
         shown, lens = _lens(lab, component, level)
         hows: tuple[How, ...] = ("zero", "mean", "token mean", "resample")
         spared, evidence = costs_nothing(lab, component, hows, level=level)
@@ -322,7 +307,7 @@ def _lens(lab: NaturalLab, component: Component, level: float) -> tuple[Verdict,
     controls["answers of another prompt"] = lab.lens(component, shuffle=True)
     measure = f"direct logit attribution, share of the {lab.lens_unit}"
     bar = bar_above(MIN_EFFECT, controls)
-    return figure(lab, LENS, measure, lab.lens(component), bar, level=level)
+    return judged(lab, LENS, measure, lab.lens(component), bar, level=level)
 
 
 def _written(lab: NaturalLab, gains: dict[str, PerPrompt], level: float) -> list[Evidence]:

@@ -259,7 +259,13 @@ class Copies(Claim, frozen=True):
         evidence = (*evidence, *rivals)
         if verdict != "supported":
             return verdict, evidence
-        across = self._equal_across(lab)
+        # Base and source positions whose copied values are equal; both must have one.
+        same = equal_across(lab, self.program, (self.variable,))
+        n = same.shape[1]
+        places = torch.arange(n)
+        read = places - self.offset if self.offset is not None else torch.full_like(places, self.position or 0)
+        inside, there = (read >= 0) & (read < n), read.clamp(0, n - 1)
+        across = same[:, there][:, :, there] & inside[:, None] & inside
         return with_moved(lab, head, self.program, self.carried, across, evidence, level=level)
 
     def _is_carried(self) -> bool:
@@ -279,15 +285,6 @@ class Copies(Claim, frozen=True):
             [key for key in range(n) if selected[key, query]] == [key for key in (wanted[query],) if key in range(n)]
             for query in range(n)
         )
-
-    def _equal_across(self, lab: CircuitLab) -> Bool[Tensor, "pair pos pos"]:
-        """Base and source positions whose copied values are equal; both must have one."""
-        same = equal_across(lab, self.program, (self.variable,))
-        n = same.shape[1]
-        places = torch.arange(n)
-        read = places - self.offset if self.offset is not None else torch.full_like(places, self.position or 0)
-        inside, there = (read >= 0) & (read < n), read.clamp(0, n - 1)
-        return same[:, there][:, :, there] & inside[:, None] & inside
 
     def _equal(self, lab: CircuitLab, step: int) -> Bool[Tensor, "pair pos"]:
         """Where base and source have the same value `step` beyond the source position, or both have none."""

@@ -17,7 +17,7 @@ document, by kind:
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Program, Select, Variable
@@ -112,14 +112,20 @@ class _Editor:
         if entry["op"] in ("map", "sequence_map"):
             yield from self._results(entry)
         elif entry["op"] == "linear_sequence_map":
-            yield from self._factors(entry)
+            x, y = entry["factors"]
+            for factors in ([x, -y], [-x, y], [y, x]):
+                if factors != [x, y]:
+                    yield self._with(entry, "comparison", f"{entry['name']} with factors {factors}", factors=factors)
         else:
             yield from self._selections(entry)
         yield from self._operands(entry)
 
     def _results(self, entry: Entry) -> Iterator[_Edit]:
         name, table = entry["name"], entry["table"]
-        results = _distinct(row[-1] for row in table)
+        results: list[object] = []
+        for value in (row[-1] for row in table):
+            if value not in results:
+                results.append(value)
         for place in self.rng.sample(range(len(table)), min(_MAX_ENTRIES, len(table))):
             *arguments, own = table[place]
             others = [result for result in results if result != own]
@@ -132,12 +138,6 @@ class _Editor:
         if entry["op"] == "map" and len(table) > 1:
             shifted = [[*row[:-1], before[-1]] for row, before in zip(table, table[-1:] + table[:-1], strict=True)]
             yield self._with(entry, "token", f"{name} of the neighbouring value", table=shifted)
-
-    def _factors(self, entry: Entry) -> Iterator[_Edit]:
-        x, y = entry["factors"]
-        for factors in ([x, -y], [-x, y], [y, x]):
-            if factors != [x, y]:
-                yield self._with(entry, "comparison", f"{entry['name']} with factors {factors}", factors=factors)
 
     def _selections(self, entry: Entry) -> Iterator[_Edit]:
         selection = self.entries[entry["of"][0]]
@@ -221,20 +221,12 @@ def _replace_at(names: list[str], place: int, name: str) -> list[str]:
     return [*names[:place], name, *names[place + 1 :]]
 
 
-def _distinct(values: Iterator[object]) -> list[Any]:
-    distinct: list[object] = []
-    for value in values:
-        if value not in distinct:
-            distinct.append(value)
-    return distinct
-
-
-def _as_lists(value: object) -> Any:
+def _as_lists(value: object) -> object:
     """A value in the form of a document: tuples as lists."""
     return [_as_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _hashable(value: object) -> Any:
+def _hashable(value: object) -> object:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value if not isinstance(value, dict) else "inf"
 
 

@@ -22,7 +22,7 @@ from vesalius.explanations.laboratory.runs import Runs
 from vesalius.intervene import Batch, Plan, Readout, Values, component_values, run
 from vesalius.intervene.probes import hooked_scores, zeroing
 from vesalius.intervene.readout import chosen_logits
-from vesalius.intervene.signed import Sides, parted
+from vesalius.intervene.signed import LogitSides, parted
 from vesalius.intervene.values import activations, activations_and_logits
 from vesalius.intervene.written_tokens import final_margin, mlp_output
 from vesalius.model.hooks import Hook
@@ -42,7 +42,7 @@ class Answers:
     token: Int[Tensor, " prompt"]
     right: Bool[Tensor, " prompt"]
     margin: Float[Tensor, " prompt"]
-    sides: Sides | None = None
+    sides: LogitSides | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Answers"]) -> "Answers":
@@ -51,14 +51,14 @@ class Answers:
             torch.cat([getattr(part, name) for part in parts]) for name in ("score", "token", "right", "margin")
         )
         sides = [part.sides for part in parts if part.sides is not None]
-        joined = Sides(*map(torch.cat, zip(*sides, strict=True))) if len(sides) == len(parts) else None
+        joined = LogitSides(*map(torch.cat, zip(*sides, strict=True))) if len(sides) == len(parts) else None
         return cls(score, token, right, margin, joined)
 
 
 def answers_of(reading: Float[Tensor, "prompt read"]) -> Answers:
     """From what `answer_readout` reads."""
     score, token, right, margin, *sides = reading.cpu().unbind(1)
-    logits = Sides(*(side.float() for side in sides)) if sides else None
+    logits = LogitSides(*(side.float() for side in sides)) if sides else None
     return Answers(score.float(), token.long(), right > 0.5, margin.float(), logits)
 
 
@@ -355,7 +355,7 @@ Donor = Literal["other", "same", "third"]
 Place = Int[Tensor, " prompt"]
 
 
-class Exchange:
+class DonorRuns:
     """The prompts of a laboratory with their donors for one variable; donors are run once, for all MLPs."""
 
     def __init__(self, runs: Runs, places: Mapping[str, Place], clean: Answers, changed: Corrupted | None) -> None:

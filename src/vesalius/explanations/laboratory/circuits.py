@@ -186,19 +186,16 @@ class CircuitLab(Lab):
     def traces(self, program: Program) -> tuple[ProgramTrace, ProgramTrace]:
         """A program's traces on the base inputs and on the source inputs; cached as long as the program exists."""
         if program not in self._traces:
-            tokens, lengths = self._encode(program)
+            # Base and source inputs in a program's codes; cached for programs with the same vocabulary, such as rivals.
+            key = program.vocab, program.max_len
+            if key not in self._codes:
+                base, source = self.inputs
+                self._codes[key] = program.encode([*base, *source])
+            tokens, lengths = self._codes[key]
             n = self.n
             pair = program.run(tokens[:n], lengths[:n]), program.run(tokens[n:], lengths[n:])
             self._traces[program] = pair
         return self._traces[program]
-
-    def _encode(self, program: Program) -> tuple[Tensor, Tensor]:
-        """Base and source inputs in a program's codes; cached for programs with the same vocabulary, such as rivals."""
-        key = program.vocab, program.max_len
-        if key not in self._codes:
-            base, source = self.inputs
-            self._codes[key] = program.encode([*base, *source])
-        return self._codes[key]
 
     def answers(self, program: Program, output: Tensor) -> Tensor:
         """A program's output as the specimen's output codes, or as numbers."""

@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 LEAST_OF_EQUAL = 16
 
 
-class Part(NaturalLab):
+class LookPart(NaturalLab):
     """The prompts that one look adds, with what was run on them. Effects are in the unit of the metric: what they are
     shares of is known only of all prompts of a look.
     """
@@ -76,7 +76,7 @@ class Part(NaturalLab):
 class JoinedRuns(Runs):
     """The runs of several parts as one; each part's own are kept apart, so nothing is held twice."""
 
-    def __init__(self, parts: Sequence[Part], material: Trial) -> None:
+    def __init__(self, parts: Sequence[LookPart], material: Trial) -> None:
         super().__init__(parts[0].model, material, parts[0].cost)
         self._parts = [part.runs for part in parts]
 
@@ -133,7 +133,9 @@ class JoinedRuns(Runs):
 class GrowingLab(NaturalLab):
     """A look at the first prompts of a draw; `looks` gives it and the larger ones."""
 
-    def __init__(self, draw: NaturalLab, material: Trial, looks: tuple[int, ...], parts: Sequence[Part] = ()) -> None:
+    def __init__(
+        self, draw: NaturalLab, material: Trial, looks: tuple[int, ...], parts: Sequence[LookPart] = ()
+    ) -> None:
         count = max(1, len(parts))
         seen = material.take(slice(looks[count - 1]))
         super().__init__(
@@ -141,7 +143,7 @@ class GrowingLab(NaturalLab):
         )
         self.cost, self._draw, self._material, self._looks = draw.cost, draw, material, looks
         self.settled, self.alike = draw.settled, draw.alike
-        self._parts = tuple(parts) or (Part(draw, material, slice(0, looks[0])),)
+        self._parts = tuple(parts) or (LookPart(draw, material, slice(0, looks[0])),)
         self.runs = self._parts[0].runs if count == 1 else JoinedRuns(self._parts, seen)
 
     def looks(self) -> Iterator["GrowingLab"]:
@@ -158,7 +160,7 @@ class GrowingLab(NaturalLab):
         count = len(self._parts)
         if count == len(self._looks):
             return None
-        new = Part(self._draw, self._material, slice(self._looks[count - 1], self._looks[count]))
+        new = LookPart(self._draw, self._material, slice(self._looks[count - 1], self._looks[count]))
         return GrowingLab(self._draw, self._material, self._looks, (*self._parts, new))
 
     def at_least(self, n: int) -> "GrowingLab":
@@ -197,16 +199,16 @@ class GrowingLab(NaturalLab):
 
     # What is measured is measured part by part.
 
-    def _each(self, measure: Callable[[Part], Tensor], n: int | None = None) -> Tensor:
+    def _each(self, measure: Callable[[LookPart], Tensor], n: int | None = None) -> Tensor:
         """What the parts of the first `n` prompts (default: all) measure, one after the other."""
         n = self.n if n is None else min(n, self.n)
         parts = [part for part, start in zip(self._parts, (0, *self._looks), strict=False) if start < n]
         return torch.cat([measure(part) for part in parts])[:n]
 
-    def _answers_of_each(self, measure: Callable[[Part], Answers]) -> Answers:
+    def _answers_of_each(self, measure: Callable[[LookPart], Answers]) -> Answers:
         return Answers.joined([measure(part) for part in self._parts])
 
-    def _sliced(self, values: Tensor | None, part: Part) -> Tensor | None:
+    def _sliced(self, values: Tensor | None, part: LookPart) -> Tensor | None:
         return None if values is None else values[part.rows]
 
     @cached_property
@@ -259,7 +261,7 @@ class GrowingLab(NaturalLab):
     ) -> PerPrompt:
         """Effect of taking the target keys out of a head's attention, as a share."""
 
-        def measure(part: Part) -> Tensor:
+        def measure(part: LookPart) -> Tensor:
             own, where = target[part.rows], positions[part.rows]
             key = ("without", head, _digest(own), _digest(where))
             return part.once(key, lambda: part.without_keys(head, own, positions=where))
@@ -319,7 +321,7 @@ class GrowingLab(NaturalLab):
     def scores_attending(self, head: Component, pattern: Float[Tensor, "prompt query key"]) -> PerPrompt:
         """The score of each prompt where a head attends by another pattern."""
 
-        def measure(part: Part) -> Tensor:
+        def measure(part: LookPart) -> Tensor:
             own = pattern[part.rows]
             return part.once(("attending", head, _digest(own)), lambda: part.scores_attending(head, own))
 
@@ -358,12 +360,6 @@ class GrowingLab(NaturalLab):
         """As `NaturalLab.written_apart`."""
         return self._each(lambda part: part.written_apart(mlp, variable, at))
 
-    def _whole_moves(self, role: str) -> Moved:
-        moved = Moved.joined([part.corrupted(role).moved for part in self._parts])
-        if not bool(moved.differs.any()):
-            raise NothingChanges(role)
-        return moved
-
     def moved_shares(
         self, sets: Sets, role: str, at: str | None = END, suppressed: Sequence[Component] = ()
     ) -> list[Losses]:
@@ -379,10 +375,12 @@ class GrowingLab(NaturalLab):
     def _shares(
         self, sets: Sets, role: str, at: str | None, suppressed: Sequence[Component], *, by_values: bool
     ) -> list[Losses]:
-        whole = self._whole_moves(role)
+        whole = Moved.joined([part.corrupted(role).moved for part in self._parts])
+        if not bool(whole.differs.any()):
+            raise NothingChanges(role)
 
         def answers(group: Sequence[Component]) -> Answers:
-            ask = partial(Part.moved_answers, group=group, role=role, at=at, suppressed=suppressed)
+            ask = partial(LookPart.moved_answers, group=group, role=role, at=at, suppressed=suppressed)
             return self._answers_of_each(lambda part: ask(part, by_values=by_values and bool(group)))
 
         return whole.shares(answers(()), [answers(group) for group in sets])

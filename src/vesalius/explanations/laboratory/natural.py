@@ -29,7 +29,7 @@ from vesalius.explanations.laboratory.answers import (
     Answers,
     Corrupted,
     Donor,
-    Exchange,
+    DonorRuns,
     Moved,
     NothingChanges,
     answer_readout,
@@ -64,7 +64,7 @@ from vesalius.explanations.laboratory.runs import (
 from vesalius.intervene import Plan, Recordings, Values, component_values, means_of, reordered, run, zeros
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.probes import attention_cuts, hooked_scores, zeroing
-from vesalius.intervene.signed import Sides, parted, word_of
+from vesalius.intervene.signed import LogitSides, parted, word_of
 from vesalius.intervene.written_tokens import with_neurons_kept
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -112,7 +112,7 @@ class NaturalLab(Lab):
         self._kept: dict[tuple[Component, tuple[int, ...]], PerPrompt] = {}
         self._following: dict[str, Float[Tensor, "prompt layer head"] | None] = {}
         self._uncopied: tuple[Callable[[int], Tensor], dict[str, Target]] | None = None
-        self._exchanges: dict[str, Exchange] = {}
+        self._exchanges: dict[str, DonorRuns] = {}
         self._exchanged: dict[tuple[Component, str, str, Donor], Answers] = {}
         self._restored: dict[Component, PerPrompt] = {}
         self._answered: dict[tuple[frozenset[Component], str, str | None], Answers] = {}
@@ -367,12 +367,12 @@ class NaturalLab(Lab):
 
     # What becomes of the right answer's logit, of the wrong one's and of the rest; None where the metric has no sides.
 
-    def sides(self, components: Sequence[Component], replacement: Replacement) -> Sides | None:
+    def sides(self, components: Sequence[Component], replacement: Replacement) -> LogitSides | None:
         """Clean minus edited logits of each prompt with some components replaced; read of the runs of `effect`."""
         clean, (reading,) = parted(self.runs.clean)[1], self.readings([components], replacement)
-        return None if clean is None else clean.minus(Sides(*reading[:, -3:].float().unbind(1)))
+        return None if clean is None else clean.minus(LogitSides(*reading[:, -3:].float().unbind(1)))
 
-    def direct_sides(self, component: Component) -> Sides | None:
+    def direct_sides(self, component: Component) -> LogitSides | None:
         """What a component adds to each of them directly, by the logit lens; no run is needed."""
         return attributed_sides(self.runs, component) if compares_answers(self.prompts.metric) else None
 
@@ -569,13 +569,13 @@ class NaturalLab(Lab):
 
     # What MLPs write, exchanged between prompts (`exchanges`).
 
-    def exchange(self, variable: str) -> Exchange:
+    def exchange(self, variable: str) -> DonorRuns:
         """The prompts with donors that differ in the token of a role, or in the answer; refuses a role that no answer
         depends on.
         """
         if variable not in self._exchanges:
             changed = None if variable == ANSWER else self.corrupted(variable)
-            self._exchanges[variable] = Exchange(self.runs, self.places, self.clean_answers, changed)
+            self._exchanges[variable] = DonorRuns(self.runs, self.places, self.clean_answers, changed)
         return self._exchanges[variable]
 
     def exchange_moves(self, variable: str) -> Moved:

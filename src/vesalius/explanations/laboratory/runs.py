@@ -23,7 +23,7 @@ from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, run
 from vesalius.intervene.patterns import without_keys
 from vesalius.intervene.probes import HeadInputs, direct_difference, direct_sides
 from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
-from vesalius.intervene.signed import Sides
+from vesalius.intervene.signed import LogitSides
 from vesalius.intervene.values import contribution, values_of
 from vesalius.intervene.written_tokens import mlp_input
 from vesalius.model.hooks import Cache
@@ -226,7 +226,7 @@ def direct_attribution(runs: Runs, component: Component | None, *, shuffle: bool
     return logit_difference_of(runs, output, shuffle=shuffle)
 
 
-def attributed_sides(runs: Runs, component: Component | None) -> Sides:
+def attributed_sides(runs: Runs, component: Component | None) -> LogitSides:
     """What a component (None: the embedding) adds to the logits of the right answer, of the wrong one and of the rest,
     by its direct path: the same sum, side by side.
     """

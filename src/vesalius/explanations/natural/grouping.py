@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.discovery.redundancy import growing_pairs, growth, strongest
+from vesalius.discovery.rivals import growing_pairs, growth, strongest
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import MIN_EFFECT, MIN_SAMPLES
 from vesalius.explanations.claims.joint import costs, excess, measure_together

@@ -24,7 +24,7 @@ from vesalius.explanations.laboratory.answers import Answers
 from vesalius.explanations.laboratory.base import PerPrompt
 from vesalius.explanations.laboratory.runs import edges_between, feeds, logit_difference_of, require_heads
 from vesalius.intervene.probes import direct_logits
-from vesalius.intervene.signed import Sides, parted
+from vesalius.intervene.signed import LogitSides, parted
 from vesalius.statistics import mean_apart_from_zero
 from vesalius.values import JsonObject
 
@@ -195,7 +195,7 @@ class Instruments:
             {
                 "components": [str(part) for part in group],
                 "restored": self._mean(shares[:, i]),
-                **self._sides(None if sides is None else Sides(*(side[:, i] for side in sides))),
+                **self._sides(None if sides is None else LogitSides(*(side[:, i] for side in sides))),
             }
             for i, group in enumerate(groups)
         ]
@@ -211,7 +211,7 @@ class Instruments:
             str(part): {
                 "direct": self._mean(direct[:, i] / self.lab.scale),
                 "total": self._mean(total[:, i]),
-                **self._sides(None if sides is None else Sides(*(side[:, i] for side in sides))),
+                **self._sides(None if sides is None else LogitSides(*(side[:, i] for side in sides))),
             }
             for i, part in enumerate(parts)
         }
@@ -282,7 +282,7 @@ class Instruments:
             "answers_changed": rounded((before.token != after.token).float().mean()),
         }
 
-    def _sides(self, sides: Sides | None) -> dict[str, list[float | None]]:
+    def _sides(self, sides: LogitSides | None) -> dict[str, list[float | None]]:
         """Effects on the logits of the right answer, the wrong one and the rest; none where the metric has no sides."""
         return {} if sides is None else {f"effect_{name}": self._mean(x) for name, x in sides._asdict().items()}
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.shares import Kept, Shares, share_between
+from vesalius.discovery.shares import KeptShare, Shares, share_between
 from vesalius.documents.metric import Metric
 from vesalius.documents.running import (
     ALL_BOS,
@@ -105,11 +105,11 @@ class Readings:
         """The score of every prompt."""
         return self.variants[name][:, 0]
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> KeptShare:
         """The share that a variant keeps."""
         return share_between(self.nothing, self.score(name), self.score(WHOLE))
 
-    def difference(self, name: str, other: str) -> Kept:
+    def difference(self, name: str, other: str) -> KeptShare:
         """By how much of the range a variant keeps more than another, paired."""
         more = self.nothing + self.score(name) - self.score(other)
         return share_between(self.nothing, more, self.score(WHOLE))

@@ -21,7 +21,7 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
-from vesalius.discovery.shares import Kept, Shares, share_between
+from vesalius.discovery.shares import KeptShare, Shares, share_between
 from vesalius.documents.running import LEAST_NEEDED, LOOKS_UP, Lookup
 from vesalius.intervene import Batch, Plan, activations, run
 from vesalius.intervene.engine import Cost
@@ -215,6 +215,6 @@ def shuffled_words(words: Words, rng: random.Random) -> dict[str, Int[Tensor, " 
     return {role: of[most] for role, of in words.items()}
 
 
-def needed(shares: Shares, mean: Float[Tensor, " prompt"]) -> Kept:
+def needed(shares: Shares, mean: Float[Tensor, " prompt"]) -> KeptShare:
     """What the mean of a table in an MLP's place costs, as a share of what the behaviour is worth."""
     return share_between(shares.nothing, shares.nothing + shares.full - mean, shares.full)

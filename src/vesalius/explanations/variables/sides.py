@@ -24,7 +24,7 @@ from typing import Any
 from vesalius.behaviours import builtin
 from vesalius.behaviours.addition import Addition, Sums
 from vesalius.behaviours.behaviour import Behaviour, TooFewPrompts
-from vesalius.behaviours.prompts import Material, Prompts, Text, fill
+from vesalius.behaviours.prompts import Filled, Material, Prompts, fill
 from vesalius.errors import BadInput
 from vesalius.intervene.exchanging import END
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -106,7 +106,12 @@ def continuation(tokenizer: Tokenizer, spelled: Callable[[Any], str]) -> TokenOf
 
 
 def _side(
-    material: Material, text: Text, inputs: Mapping[str, object], roles: Mapping[str, str], *, after: Sequence[str] = ()
+    material: Material,
+    text: Filled,
+    inputs: Mapping[str, object],
+    roles: Mapping[str, str],
+    *,
+    after: Sequence[str] = (),
 ) -> Side | None:
     """A filled template as a side: `roles` maps each to the field whose last token has it; roles of `after` are
     followed by one at the next token.
