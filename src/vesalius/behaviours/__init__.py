@@ -5,3 +5,19 @@ from vesalius.behaviours.controls import Control, Corpus, control, factbook, wik
 from vesalius.behaviours.performance import measure, performance
 from vesalius.behaviours.prompts import SPLITS, Prompt, Prompts
 from vesalius.behaviours.registry import behaviour, behaviours
+
+__all__ = [
+    "SPLITS",
+    "Behaviour",
+    "Control",
+    "Corpus",
+    "Prompt",
+    "Prompts",
+    "behaviour",
+    "behaviours",
+    "control",
+    "factbook",
+    "measure",
+    "performance",
+    "wikitext",
+]

@@ -58,6 +58,51 @@ from vesalius.rasp import Program, Variable
 from vesalius.rasp.document import to_document
 from vesalius.values import JsonObject
 
+__all__ = [
+    "KINDS",
+    "ActsAt",
+    "ActsAtAnswer",
+    "ActsDirectly",
+    "Aggregates",
+    "Attends",
+    "BackupOf",
+    "Carries",
+    "Claim",
+    "Combines",
+    "Composes",
+    "Computes",
+    "Copies",
+    "DependsOnlyOn",
+    "Feeds",
+    "FewNeurons",
+    "Hinders",
+    "Hypothesis",
+    "IndependentOf",
+    "Inhibits",
+    "LensOnly",
+    "LooksUp",
+    "MovesRole",
+    "Necessary",
+    "NeedsInput",
+    "NotNeededAlone",
+    "Primary",
+    "ReadsFrom",
+    "ReadsRole",
+    "Redundant",
+    "SmallPart",
+    "Sufficient",
+    "Suppresses",
+    "Together",
+    "Uses",
+    "WritesAnswer",
+    "check",
+    "claim_data",
+    "claim_from",
+    "digest",
+    "kinds_in",
+    "worded",
+]
+
 #: Every kind of claim by its name.
 KINDS: dict[str, type[Claim]] = {
     kind.model_fields["kind"].default: kind

@@ -4,3 +4,20 @@ from vesalius.explanations.laboratory.base import CLAIM_SEED, FIRST_LOOK, SECOND
 from vesalius.explanations.laboratory.circuits import CircuitLab, blinded, circuit_lab
 from vesalius.explanations.laboratory.looks import GrowingLab, growing_lab
 from vesalius.explanations.laboratory.natural import END, REPORTED, How, NaturalLab
+
+__all__ = [
+    "CLAIM_SEED",
+    "END",
+    "FIRST_LOOK",
+    "REPORTED",
+    "SECOND_LOOK",
+    "CircuitLab",
+    "GrowingLab",
+    "How",
+    "Lab",
+    "NaturalLab",
+    "Replacement",
+    "blinded",
+    "circuit_lab",
+    "growing_lab",
+]
