@@ -117,7 +117,9 @@ class Report:
     @cached_property
     def formula(self) -> str | None:
         """The program with every variable substituted, where that is short."""
-        return None if self.translation is None else phrased(self.translation.program)
+        if self.translation is None:
+            return None
+        return phrased(self.translation.program, unseen=self.translation.unseen)
 
     @property
     def agreement(self) -> float:
