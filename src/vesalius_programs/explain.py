@@ -45,6 +45,7 @@ from vesalius_programs.repairing import repaired
 from vesalius_programs.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius_programs.settling import settled
 from vesalius_programs.simplify import with_few_decimals
+from vesalius_programs.standing_in import silenced, stood_in_for
 from vesalius_programs.translation import Translation, translate
 from vesalius_programs.words import Names
 from vesalius_programs.writing import ClaimJudge, Report, abstention
@@ -121,7 +122,9 @@ def _explanation(
     seed: int,
     without: frozenset[str],
     tell: Callable[[str], None],
+    is_part: bool = False,
 ) -> Explanation:
+    """`is_part` is the explanation of a model in which something is silenced, in which nothing more is."""
     runs = CircuitRuns(specimen, vocabulary, circuit)
     share = LONG_SHARE if vocabulary.max_len > LONG else 1.0
     pool = runs.record(draw_sequences(specimen, int(POOL * share), seed=seed))
@@ -156,11 +159,40 @@ def _explanation(
     for component in program.variables:
         tell(f"judging {component}")
         claims[component] = judge.records(component)
+    claims = judge.with_standing_in(claims)
     exact = agreement(program, fresh) if translation is None else _graded_agreement(lab, translation, fresh)
     tell("exchanging inputs")
     wired = judge.wirings()
-    report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed, wired)
+    alone = {
+        component: _where_silent(
+            specimen, vocabulary, circuit, component, others, seed=seed, without=without, tell=tell
+        )
+        for component, records in claims.items()
+        if (others := stood_in_for(records)) and not is_part
+    }
+    report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed, wired, alone)
     return report.explanation()
+
+
+def _where_silent(
+    specimen: Specimen,
+    vocabulary: FiniteVocabulary,
+    circuit: list[Component],
+    component: Component,
+    others: tuple[str, ...],
+    *,
+    seed: int,
+    without: frozenset[str],
+    tell: Callable[[str], None],
+) -> str:
+    """What a component that stands in for others does where these are zeroed, if that is established."""
+    tell(f"silencing {', '.join(others)}")
+    left = [part for part in circuit if str(part) not in others]
+    one = _explanation(
+        silenced(specimen, others), vocabulary, left, seed=seed, without=without, tell=tell, is_part=True
+    )
+    (found,) = (part for part in one.components if part.id == str(component))
+    return f" With {', '.join(others)} zeroed: {found.note}" if found.verdict == "supported" else ""
 
 
 def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:

@@ -2,9 +2,9 @@
 
 A table is read off fingerprints, a few for each of its entries. What is rare in an input is met mostly by exchanges, in
 which a trained model errs now and then, so that a rare entry may be put into a wrong class: 35 of 21,324 answers are
-then wrong, and no average shows it. So the program is run on many more inputs, half of them made of rare values. An entry
-with which answers are wrong at half of its places or more is given the class with which the fewest inputs are wrong,
-where exchanges are predicted as well as before.
+then wrong, and no average shows it. So the program is run on many more inputs, half of them made of rare values. An
+entry with which answers are wrong at half of its places or more is given the class with which the fewest inputs are
+wrong, where exchanges are predicted as well as before.
 """
 
 from collections.abc import Iterator

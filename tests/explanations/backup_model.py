@@ -1,8 +1,8 @@
 """A transformer whose weights are written by hand, in which one head acts only where another one is silent.
 
 The task: the token before, the first letter at the start. L0H0 copies it. L1H0 copies it as well, but looks at BOS,
-which holds nothing, wherever L0H0 has written something: replacing L1H0 changes nothing, whatever takes its place, until
-L0H0 is zeroed.
+which holds nothing, wherever L0H0 has written something: replacing L1H0 changes nothing, whatever takes its place,
+until L0H0 is zeroed.
 """
 
 from pathlib import Path

@@ -196,7 +196,8 @@ class ReadsFrom(Claim, frozen=True):
         )
         used, evidence = above(cut, cut_bar), (attention, cut)
         if used == "refuted" and lab.finite:
-            silent, powerless = _powerless(lab, head, keys.allowed, cut_bar, level)
+            everything = keys.allowed & target.any(-1, keepdim=True)
+            silent, powerless = _powerless(lab, head, everything, cut_bar, level)
             used, evidence = ("undecided", (*evidence, *powerless)) if silent else (used, evidence)
         verdict = all_of(above(attention, bar), used)
         if verdict == "supported" and self.offset == 1 and self.queries == "all" and isinstance(lab, NaturalLab):
@@ -376,16 +377,16 @@ def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[T
 
 
 def _powerless(
-    lab: Lab, head: Component, allowed: Target, bar: float, level: float
+    lab: Lab, head: Component, everything: Target, bar: float, level: float
 ) -> tuple[bool, tuple[Evidence, ...]]:
     """Whether no cut of a head's attention could show although what it brings matters, with the two figures that say
-    so: all its keys removed, and its values of other inputs.
+    so: all its keys removed where it has one that is claimed, and its values of other inputs.
     """
     bars = f"where all keys cut lie below {bar:.3f} and other values above it, no cut can tell"
     silent, other = (
         mean_evidence(lab, experiment, measure="effect", values=values, level=level, rule=bars)
         for experiment, values in (
-            ("all keys cut out of the attention", _cut_effect(lab, head, allowed)),
+            ("all keys cut out of the attention", _cut_effect(lab, head, everything)),
             ("resample replacement", lab.effect([head], "resample")),
         )
     )
