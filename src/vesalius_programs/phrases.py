@@ -57,23 +57,24 @@ MOST_CHOICES = 3
 TOKEN, POSITION = "token", "position"
 
 
-def phrased(program: Program, *, unseen: Value = None) -> str | None:
+def phrased(program: Program, *, unseen: Value = None, none_is_said: bool = False) -> str | None:
     """The program as formulas; None where it cannot be written so, or not shortly. `unseen` is the word that its tables
-    give for arguments that were never seen.
+    give for arguments that were never seen. With `none_is_said` None is an answer of the model, so that the formula has
+    no value where the program has none.
     """
     try:
-        text = _Writer(program, unseen).text()
-        return text if text is not None and _is_the_program(text, program, unseen) else None
+        text = _Writer(program, unseen, none_is_said).text()
+        return text if text is not None and _is_the_program(text, program, unseen, none_is_said) else None
     except BadInput:
         return None
 
 
-def _is_the_program(text: str, program: Program, unseen: Value) -> bool:
+def _is_the_program(text: str, program: Program, unseen: Value, none_is_said: bool) -> bool:
     again = read_phrased(text, vocab=program.vocab, max_len=program.max_len, causal=program.causal)
     inputs, lengths = random_inputs(program, INPUTS, seed=0, min_length=1)
     said, meant = (each.decode(each.run(inputs, lengths).output, lengths) for each in (again, program))
     return all(
-        expected is None or expected == unseen or _same(value, expected)
+        (expected is None and (value is None or not none_is_said)) or expected == unseen or _same(value, expected)
         for row, expected_row in zip(said, meant, strict=True)
         for value, expected in zip(row, expected_row, strict=True)
     )
@@ -91,6 +92,7 @@ class _Writer:
 
     program: Program
     unseen: Value = None
+    none_is_said: bool = False
     lines: list[str] = field(default_factory=list)
     names: dict[Variable, str] = field(default_factory=dict)
 
@@ -317,13 +319,27 @@ class _Writer:
                 return folded
         formula = _formula(entries)
         if formula is not None:
-            return self._with(formula, operands)
+            return self._with(formula, operands, entries)
         return self._where_defined(operands, entries)
 
-    def _with(self, formula: str, operands: Sequence[Variable]) -> str:
-        used = [_uses(formula, ARGUMENTS[place]) for place in range(len(operands))]
-        written = [self._variable(each) if use else POSITION for each, use in zip(operands, used, strict=True)]
+    def _with(self, formula: str, operands: Sequence[Variable], entries: Mapping[tuple[Value, ...], Value]) -> str:
+        """A formula of some variables; a head without which there is no answer is written without its default."""
+        written = []
+        for place, node in enumerate(operands):
+            if not _uses(formula, ARGUMENTS[place]):
+                written.append(POSITION)
+            elif self.none_is_said and isinstance(node, Aggregate) and not self._answers_default(node, place, entries):
+                written.append(f"({self._gathered(node, None)})")
+            else:
+                written.append(self._variable(node))
         return _filled(formula, written)
+
+    def _answers_default(self, node: Aggregate, place: int, entries: Mapping[tuple[Value, ...], Value]) -> bool:
+        """Whether the default of a head is a value like others: something is answered where the head gathers nothing,
+        it stands for what may be gathered, or several read it.
+        """
+        shared = self._n_readers[node] > 1 or node.default is None or node.default in self._values(node.values)
+        return shared or any(key[place] == node.default for key in entries)
 
     def _with_default(self, atom: Variable, entries: Mapping[tuple[Value, ...], Value]) -> str | None:
         """What one head gathers, with another word where nothing is selected."""

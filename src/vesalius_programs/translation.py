@@ -40,13 +40,14 @@ NAME = "circuit"
 class Translation:
     """A compiled program and the variables each component carries; components without a variable are left out. `open`
     counts, for a table with arguments that were never seen, these and all there are: the program leaves them open, and
-    gives the word `unseen` there.
+    gives the word `unseen` there. `none_is_said` where None is among the model's answers.
     """
 
     program: RaspProgram
     carriers: dict[str, tuple[str, ...]]
     open: dict[str, tuple[int, int]]
     unseen: str
+    none_is_said: bool
 
     def executable(self) -> Executable:
         """The same as plain data."""
@@ -77,7 +78,8 @@ def translate(program: CircuitProgram, vocabulary: FiniteVocabulary) -> Translat
         carriers[name] = (head_name(name) if isinstance(coded.variable, SelectorWidth) else name,)
     assert program.output is not None
     output = _output(draft, program.output, vocabulary.outputs)
-    return Translation(draft.compile(output, carriers, name=NAME), carriers, left_open, draft.unseen)
+    compiled = draft.compile(output, carriers, name=NAME)
+    return Translation(compiled, carriers, left_open, draft.unseen, None in (vocabulary.outputs or ()))
 
 
 def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) -> Variable:

@@ -124,7 +124,8 @@ class Report:
         """The program with every variable substituted, where that is short."""
         if self.translation is None:
             return None
-        return phrased(self.translation.program, unseen=self.translation.unseen)
+        found = self.translation
+        return phrased(found.program, unseen=found.unseen, none_is_said=found.none_is_said)
 
     @property
     def agreement(self) -> float:

@@ -142,6 +142,27 @@ def test_what_no_input_shows_does_not_stand_in_the_way_of_a_formula(causal: bool
     assert said == meant
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_formula_has_no_value_where_none_is_the_answer(causal: bool) -> None:
+    """A model that says None says so where nothing stands before; a formula that says no there is not the program."""
+    before = Aggregate(BEFORE, tokens)
+    program = of(Map({"a": 0, "b": 0, "x": 1}, before), WORDS, causal=causal)
+    gathered = of(Map({"a": 0, "b": 0, "x": 1, "nothing": None}, previous()), WORDS, causal=causal)
+    assert phrased(gathered) == "return (token at position position - 1 else 'nothing') == 'x'"
+    expected = "return (token at position position - 1) == 'x'"
+    assert phrased(program, none_is_said=True) == phrased(gathered, none_is_said=True) == expected
+    again = read_phrased(expected, vocab=WORDS, max_len=5, causal=causal)
+    inputs, lengths = again.encode([["x", "a", "x"]])
+    assert again.decode(again.run(inputs, lengths).output, lengths) == [[None, True, False]]
+
+
+def test_what_is_answered_where_nothing_stands_keeps_its_word() -> None:
+    program = of(Map({"a": "p", "b": "q", "x": "q", "nothing": "p"}, previous()), WORDS)
+    text = phrased(program, none_is_said=True)
+    assert text is not None
+    assert "else 'nothing'" in text
+
+
 def test_an_argument_that_was_never_seen_is_no_value() -> None:
     program = of(Map({"a": 1, "b": 2, "x": "unseen"}, tokens), WORDS)
     assert phrased(program) == "return {'a': 1, 'b': 2, 'x': 'unseen'}[token]"
