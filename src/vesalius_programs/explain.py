@@ -20,6 +20,7 @@ back. Figures on all of these are in-sample; honest ones need freshly generated 
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool
@@ -29,6 +30,7 @@ from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import CircuitLab, blinded, circuit_lab
+from vesalius.intervene.silencing import silenced
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
 from vesalius_programs.classify import Facts
@@ -45,7 +47,7 @@ from vesalius_programs.repairing import repaired
 from vesalius_programs.runs import CircuitRuns, RecordedRun, draw_sequences, finite_vocabulary
 from vesalius_programs.settling import settled
 from vesalius_programs.simplify import with_few_decimals
-from vesalius_programs.standing_in import silenced, stood_in_for
+from vesalius_programs.standing_in import stood_in_for
 from vesalius_programs.translation import Translation, translate
 from vesalius_programs.words import Names
 from vesalius_programs.writing import ClaimJudge, Report, abstention
@@ -188,9 +190,8 @@ def _where_silent(
     """What a component that stands in for others does where these are zeroed, if that is established."""
     tell(f"silencing {', '.join(others)}")
     left = [part for part in circuit if str(part) not in others]
-    one = _explanation(
-        silenced(specimen, others), vocabulary, left, seed=seed, without=without, tell=tell, is_part=True
-    )
+    quiet = replace(specimen, model=silenced(specimen.model, parse_components(others, specimen.model.config)))
+    one = _explanation(quiet, vocabulary, left, seed=seed, without=without, tell=tell, is_part=True)
     (found,) = (part for part in one.components if part.id == str(component))
     return f" With {', '.join(others)} zeroed: {found.note}" if found.verdict == "supported" else ""
 

@@ -9,19 +9,14 @@ What it does then is asked of the model in which the others are silent: its circ
 was established of the component there is told with the condition.
 """
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
-
-import torch
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord
 from vesalius.explanations.claims import BackupOf, Redundant
 from vesalius.explanations.claims.base import MIN_EFFECT
 from vesalius.explanations.laboratory import CircuitLab
-from vesalius.model.specimen import Specimen
 
 #: Zeros first: what stands in for a silent component is told best where that one is silent.
 Taken = Literal["zero", "mean", "resample"]
@@ -61,19 +56,3 @@ def stood_in_for(records: Sequence[ClaimRecord]) -> tuple[str, ...]:
             prediction = record.prediction or {}
             return tuple(prediction.get("of") or prediction.get("others") or ())
     return ()
-
-
-@torch.no_grad()
-def silenced(specimen: Specimen, components: Sequence[str]) -> Specimen:
-    """The specimen with nothing written by some components."""
-    model = copy.deepcopy(specimen.model)
-    for name in components:
-        component = Component.parse(name)
-        block = model.blocks[component.layer]
-        if component.head is not None:
-            block.attn.W_O[component.head] = 0
-            continue
-        block.mlp.W_out.zero_()
-        if block.mlp.b_out is not None:
-            block.mlp.b_out.zero_()
-    return replace(specimen, model=model)

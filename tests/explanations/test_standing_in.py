@@ -1,5 +1,7 @@
 """Components that do nothing alone, on weights made by hand: a backup, and three heads of which any two suffice."""
 
+from dataclasses import replace
+
 import pytest
 
 import vesalius.api as ves
@@ -8,8 +10,9 @@ from tests.explanations.redundant_model import write_redundant
 from vesalius.components import Component
 from vesalius.explanations.claims import BackupOf, ReadsFrom, Redundant, check
 from vesalius.explanations.laboratory import CircuitLab
+from vesalius.intervene.silencing import silenced
 from vesalius_programs.explain import explain_specimen
-from vesalius_programs.standing_in import silenced, standing_in
+from vesalius_programs.standing_in import standing_in
 
 PRIMARY, BACKUP = Component.parse("L0H0"), Component.parse("L1H0")
 
@@ -22,9 +25,13 @@ def backup(tmp_path_factory):
 def test_the_model_is_what_its_docstring_says(backup):
     inputs, shifted = [["b", "c", "d", "a"]], [["a", "b", "c", "d"]]
     assert backup.predict(inputs) == shifted
-    assert silenced(backup, ["L1H0"]).predict(inputs) == shifted
-    assert silenced(backup, ["L0H0"]).predict(inputs)[0][1:] == shifted[0][1:]
-    both = silenced(backup, ["L0H0", "L1H0"]).predict(inputs)
+
+    def without(*parts: Component):
+        return replace(backup, model=silenced(backup.model, parts)).predict(inputs)
+
+    assert without(BACKUP) == shifted
+    assert without(PRIMARY)[0][1:] == shifted[0][1:]
+    both = without(PRIMARY, BACKUP)
     assert len(set(both[0])) == 1
     assert backup.predict(inputs) == shifted  # a copy was silenced
 
