@@ -108,13 +108,20 @@ class Coded:
 class Draft:
     """The variables of a program so far, by name: `tokens`, `indices`, `length` (not in a causal program), and those
     that were put in. `numerical` names the shares and sums that are written as numbers; others are listed values.
+    `outputs` are words that mean something already.
     """
 
     def __init__(
-        self, vocab: tuple[Value, ...], max_len: int, *, causal: bool, numerical: Collection[str] = ()
+        self,
+        vocab: tuple[Value, ...],
+        max_len: int,
+        *,
+        causal: bool,
+        numerical: Collection[str] = (),
+        outputs: tuple[Value, ...] = (),
     ) -> None:
         self.vocab, self.max_len, self.causal, self.numerical = vocab, max_len, causal, numerical
-        self.nothing, self.unseen = _free_word("nothing", vocab), _free_word("unseen", vocab)
+        self.nothing, self.unseen = (_free_word(word, (*vocab, *outputs)) for word in ("nothing", "unseen"))
         # In a causal program the two are the same; LEQ says what is meant.
         self.view = Select(indices, indices, Comparison.LEQ if causal else Comparison.TRUE)
         self._seen = SelectorWidth(self.view, name="so_far" if causal else LENGTH)
@@ -450,5 +457,5 @@ def _occurs(key: tuple[int, ...], operands: list[Coded]) -> bool:
 
 
 def _free_word(word: str, vocab: tuple[Value, ...]) -> str:
-    """A word that is no token."""
+    """A word that is no token and no output."""
     return next(free for n in range(len(vocab) + 1) if (free := word + "_" * n) not in vocab)

@@ -50,7 +50,7 @@ def read_phrased(text: str, *, vocab: Sequence[Value], max_len: int, causal: boo
         if words[:1] == ["return"]:
             output = reader.variable(words[1:])
         elif len(words) > 2 and words[0].isidentifier() and words[1] == "=":
-            reader.names[words[0]] = reader.variable(words[2:])
+            reader.define(words[0], reader.variable(words[2:]))
         else:
             raise BadInput(f"formulas: {line!r:.60} is neither 'name = formula' nor 'return formula'")
     if output is None:
@@ -82,7 +82,13 @@ class _Reader:
 
     def __init__(self) -> None:
         self.names: dict[str, Variable] = {"token": tokens, "position": indices}
-        self._n = 0
+        self._bracketed_names: dict[str, str] = {}
+
+    def define(self, name: str, variable: Variable) -> None:
+        """Give a variable a name; brackets that were read with another meaning of it are forgotten."""
+        if name in self.names:
+            self._bracketed_names.clear()
+        self.names[name] = variable
 
     def variable(self, words: Words) -> Variable:
         """The variable that a formula or a head's phrase stands for."""
@@ -142,18 +148,15 @@ class _Reader:
         return Select(there.get(key, indices), here.get(query, indices), lambda k, q: bool(holds(k, q)))
 
     def _leaves(self, words: Words) -> tuple[str, dict[str, Variable]]:
-        """A formula as text in which brackets with heads are names, and the variables of its names."""
+        """A formula as text in which brackets with heads or tables are names, and the variables of its names."""
         text, leaves, place = [], {}, 0
         while place < len(words):
             word = words[place]
             if word in OPEN:
                 end = _closing(words, place)
-                gathered = self._gathered(words[place + 1 : end]) if word == "(" else None
-                if gathered is not None:
-                    self._n += 1
-                    name, place = f"gathered_{self._n}__", end
-                    self.names[name] = gathered
-                    word = name
+                name = self._bracketed(words[place + 1 : end]) if word == "(" else None
+                if name is not None:
+                    place, word = end, name
             if word in self.names:
                 name = word
                 if words[place + 1 : place + 2] == ["here"]:
@@ -163,6 +166,21 @@ class _Reader:
             text.append(word)
             place += 1
         return " ".join(text), leaves
+
+    def _bracketed(self, inside: Words) -> str | None:
+        """A name for what stands in brackets if that is a variable by itself: a head's phrase, or a table. The same
+        words are the same variable.
+        """
+        key = " ".join(inside)
+        if key not in self._bracketed_names:
+            gathered = self._gathered(inside)
+            if gathered is None and inside[:1] == ["{"] and inside[-1] == "]":
+                gathered = self._formula(inside)
+            if gathered is None:
+                return None
+            self._bracketed_names[key] = f"gathered_{len(self.names)}__"
+            self.names[self._bracketed_names[key]] = gathered
+        return self._bracketed_names[key]
 
     def _formula(self, words: Words) -> Variable:
         text, leaves = self._leaves(words)

@@ -41,6 +41,7 @@ from vesalius.rasp.program import Program
 from vesalius_programs.naming.operation import ARGUMENTS, compiled, evaluate
 from vesalius_programs.naming.single import ORDER, in_arguments
 from vesalius_programs.naming.table import name_table
+from vesalius_programs.occurring import Occurring, same_heads
 from vesalius_programs.phrase_reader import read_phrased
 
 #: Tables over so many tuples of arguments are composed; larger ones are written step by step.
@@ -56,21 +57,24 @@ MOST_CHOICES = 3
 TOKEN, POSITION = "token", "position"
 
 
-def phrased(program: Program) -> str | None:
-    """The program as formulas; None where it cannot be written so, or not shortly."""
+def phrased(program: Program, *, unseen: Value = None, none_is_said: bool = False) -> str | None:
+    """The program as formulas; None where it cannot be written so, or not shortly. `unseen` is the word that its tables
+    give for arguments that were never seen. With `none_is_said` None is an answer of the model, so that the formula has
+    no value where the program has none.
+    """
     try:
-        text = _Writer(program).text()
-        return text if text is not None and _is_the_program(text, program) else None
+        text = _Writer(program, unseen, none_is_said).text()
+        return text if text is not None and _is_the_program(text, program, unseen, none_is_said) else None
     except BadInput:
         return None
 
 
-def _is_the_program(text: str, program: Program) -> bool:
+def _is_the_program(text: str, program: Program, unseen: Value, none_is_said: bool) -> bool:
     again = read_phrased(text, vocab=program.vocab, max_len=program.max_len, causal=program.causal)
     inputs, lengths = random_inputs(program, INPUTS, seed=0, min_length=1)
     said, meant = (each.decode(each.run(inputs, lengths).output, lengths) for each in (again, program))
     return all(
-        expected is None or _same(value, expected)
+        (expected is None and (value is None or not none_is_said)) or expected == unseen or _same(value, expected)
         for row, expected_row in zip(said, meant, strict=True)
         for value, expected in zip(row, expected_row, strict=True)
     )
@@ -87,13 +91,17 @@ class _Writer:
     """Writes variables; `lines` are those that several others read."""
 
     program: Program
+    unseen: Value = None
+    none_is_said: bool = False
     lines: list[str] = field(default_factory=list)
     names: dict[Variable, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._same, self._occurring = same_heads(self.program), Occurring(self.program)
         self._n_readers: Counter[Expression] = Counter()
         for node in self.program.expressions:
-            self._n_readers.update(set(node.inputs))
+            if self._same[node] is node:
+                self._n_readers.update({self._same[each] for each in node.inputs})
 
     def text(self) -> str | None:
         """The lines, and the output after `return`."""
@@ -105,6 +113,7 @@ class _Writer:
 
     def _variable(self, node: Variable) -> str:
         """A variable as an operand: a name, a formula or, in brackets, what a head gathers."""
+        node = self._first(node)
         if node is tokens:
             return TOKEN
         if node is indices:
@@ -115,6 +124,12 @@ class _Writer:
             return self._table(node)
         written = self._linear(node) if isinstance(node, LinearSequenceMap) else f"({self._gathered(node)})"
         return self._named(node, written) if self._n_readers[node] > 1 else written
+
+    def _first(self, node: Variable) -> Variable:
+        """The first of the variables that are this one."""
+        first = self._same[node]
+        assert isinstance(first, Variable)
+        return first
 
     def _named(self, node: Variable, written: str) -> str:
         start, number = _name_of(node), 1
@@ -203,7 +218,7 @@ class _Writer:
         for key, query in product(self._values(there), self._values(here)):
             if there is here is indices and self.program.causal and key > query:
                 continue
-            left, right = _computed(select.keys, {there: key}), _computed(select.queries, {here: query})
+            left, right = self._computed(select.keys, {there: key}), self._computed(select.queries, {here: query})
             known[key, query] = bool(apply(_safe(select.predicate), left, right))
         return known
 
@@ -237,6 +252,7 @@ class _Writer:
 
     def _atoms(self, node: Variable) -> list[Variable]:
         """The variables that a chain of tables begins with."""
+        node = self._first(node)
         if isinstance(node, Map | SequenceMap) and node not in self.names:
             found = [atom for operand in node.inputs if isinstance(operand, Variable) for atom in self._atoms(operand)]
             return list(dict.fromkeys(found))
@@ -248,7 +264,7 @@ class _Writer:
     def _table(self, node: Map | SequenceMap) -> str:
         """A chain of tables as one formula where there is one, else step by step, else as a table."""
         atoms = self._atoms(node)
-        inputs = list(dict.fromkeys(operand for operand in node.inputs if isinstance(operand, Variable)))
+        inputs = list(dict.fromkeys(self._first(each) for each in node.inputs if isinstance(each, Variable)))
         levels = [atoms] if atoms == inputs else [atoms, inputs]
         for operands in levels:
             if len(operands) > len(ARGUMENTS) or self._size(operands) > MOST_COMPOSED:
@@ -273,11 +289,25 @@ class _Writer:
         return prod(len(self._values(each)) for each in operands)
 
     def _entries(self, node: Variable, operands: Sequence[Variable]) -> dict[tuple[Value, ...], Value]:
+        """What a chain of tables gives for the values of some variables that some input has."""
+        occurring = self._occurring.together(operands)
         computed = {
-            key: _computed(node, dict(zip(operands, key, strict=True)))
+            key: self._computed(node, dict(zip(operands, key, strict=True)))
             for key in product(*(self._values(each) for each in operands))
+            if occurring is None or key in occurring
         }
-        return {key: value for key, value in computed.items() if value is not None}
+        return {key: value for key, value in computed.items() if value is not None and value != self.unseen}
+
+    def _computed(self, node: Variable, known: Mapping[Variable, Value]) -> Value:
+        """The value of a chain of tables for given values of the variables that it begins with."""
+        node = self._first(node)
+        if node in known:
+            return known[node]
+        if not isinstance(node, Map | SequenceMap):
+            raise BadInput("not a chain of tables")
+        return apply(
+            node.function, *(self._computed(each, known) for each in node.inputs if isinstance(each, Variable))
+        )
 
     def _formula_over(self, node: Variable, operands: Sequence[Variable]) -> str | None:
         entries = self._entries(node, operands)
@@ -289,13 +319,27 @@ class _Writer:
                 return folded
         formula = _formula(entries)
         if formula is not None:
-            return self._with(formula, operands)
+            return self._with(formula, operands, entries)
         return self._where_defined(operands, entries)
 
-    def _with(self, formula: str, operands: Sequence[Variable]) -> str:
-        used = [_uses(formula, ARGUMENTS[place]) for place in range(len(operands))]
-        written = [self._variable(each) if use else POSITION for each, use in zip(operands, used, strict=True)]
+    def _with(self, formula: str, operands: Sequence[Variable], entries: Mapping[tuple[Value, ...], Value]) -> str:
+        """A formula of some variables; a head without which there is no answer is written without its default."""
+        written = []
+        for place, node in enumerate(operands):
+            if not _uses(formula, ARGUMENTS[place]):
+                written.append(POSITION)
+            elif self.none_is_said and isinstance(node, Aggregate) and not self._answers_default(node, place, entries):
+                written.append(f"({self._gathered(node, None)})")
+            else:
+                written.append(self._variable(node))
         return _filled(formula, written)
+
+    def _answers_default(self, node: Aggregate, place: int, entries: Mapping[tuple[Value, ...], Value]) -> bool:
+        """Whether the default of a head is a value like others: something is answered where the head gathers nothing,
+        it stands for what may be gathered, or several read it.
+        """
+        shared = self._n_readers[node] > 1 or node.default is None or node.default in self._values(node.values)
+        return shared or any(key[place] == node.default for key in entries)
 
     def _with_default(self, atom: Variable, entries: Mapping[tuple[Value, ...], Value]) -> str | None:
         """What one head gathers, with another word where nothing is selected."""
@@ -330,15 +374,6 @@ class _Writer:
         return f"({other.pop()!r} if {missing} else {_filled(formula, written)})"
 
 
-def _computed(node: Variable, known: Mapping[Variable, Value]) -> Value:
-    """The value of a chain of tables for given values of the variables that it begins with."""
-    if node in known:
-        return known[node]
-    if not isinstance(node, Map | SequenceMap):
-        raise BadInput("not a chain of tables")
-    return apply(node.function, *(_computed(each, known) for each in node.inputs if isinstance(each, Variable)))
-
-
 def _safe(predicate: Any) -> Any:
     def holds(key: Value, query: Value) -> bool:
         try:
@@ -363,7 +398,7 @@ def _formula(entries: Mapping[tuple[Value, ...], Value]) -> str | None:
         return None
     operation = name_table(dict(entries), values={value: value for value in entries.values()})
     if operation is None or operation.undefined != "absent":
-        return None
+        return _exclusive(entries)
     return operation.formula if operation.exact == "values" else _choice(operation.formula, entries)
 
 
@@ -383,6 +418,47 @@ def _choice(formula: str, entries: Mapping[tuple[Value, ...], Value]) -> str | N
     *chosen, last = [found for found in conditions if found in meant]
     text = "".join(f"{meant[found]!r} if {conditions[found]} else " for found in chosen) + repr(meant[last])
     return text if len(text) < len(repr(dict(entries))) else None
+
+
+def _exclusive(entries: Mapping[tuple[Value, ...], Value]) -> str | None:
+    """Two values by whether just one of two arguments is in a set: x is in one of two classes, and so is y, so that the
+    value says whether these are the same. None where no two such sets are.
+    """
+    results = sorted(set(entries.values()), key=repr)
+    if len(results) != 2 or any(len(key) != 2 for key in entries):
+        return None
+    members: dict[tuple[int, Value], bool] = {}
+    while left := [key for key in entries if (0, key[0]) not in members]:
+        members[0, left[0][0]] = False
+        more = True
+        while more:
+            before = len(members)
+            for (x, y), result in entries.items():
+                differ = result == results[1]
+                if (0, x) in members:
+                    members.setdefault((1, y), members[0, x] != differ)
+                if (1, y) in members:
+                    members.setdefault((0, x), members[1, y] != differ)
+            more = len(members) > before
+    if any((members[0, x] != members[1, y]) != (result == results[1]) for (x, y), result in entries.items()):
+        return None
+    sides = [{(value,): inside for (place, value), inside in members.items() if place == side} for side in (0, 1)]
+    if any(len(set(side.values())) < 2 for side in sides):
+        return None
+    one, other = (_membership(side) for side in sides)
+    condition = f"({one}) != ({in_arguments(other, {ARGUMENTS[0]: ARGUMENTS[1]})})"
+    if results == [0, 1]:
+        return condition
+    text = f"{results[1]!r} if {condition} else {results[0]!r}"
+    return text if len(text) < len(repr(dict(entries))) else None
+
+
+def _membership(inside: Mapping[tuple[Value, ...], bool]) -> str:
+    """The condition on x that holds for some of its values: a formula, or else the list of them."""
+    operation = name_table(dict(inside), values={True: True, False: False})
+    if operation is not None and operation.exact == "values":
+        return operation.formula
+    return f"{ARGUMENTS[0]} in {tuple(key[0] for key, holds in inside.items() if holds)!r}"
 
 
 def _value(formula: str, key: tuple[Value, ...]) -> Value:

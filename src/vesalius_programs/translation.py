@@ -39,12 +39,15 @@ NAME = "circuit"
 @dataclass(frozen=True)
 class Translation:
     """A compiled program and the variables each component carries; components without a variable are left out. `open`
-    counts, for a table with arguments that were never seen, these and all there are: the program leaves them open.
+    counts, for a table with arguments that were never seen, these and all there are: the program leaves them open, and
+    gives the word `unseen` there. `none_is_said` where None is among the model's answers.
     """
 
     program: RaspProgram
     carriers: dict[str, tuple[str, ...]]
     open: dict[str, tuple[int, int]]
+    unseen: str
+    none_is_said: bool
 
     def executable(self) -> Executable:
         """The same as plain data."""
@@ -56,7 +59,13 @@ def translate(program: CircuitProgram, vocabulary: FiniteVocabulary) -> Translat
     the length.
     """
     numerical = _numerical(program)
-    draft = Draft(vocabulary.tokens, vocabulary.max_len, causal=program.causal, numerical=numerical)
+    draft = Draft(
+        vocabulary.tokens,
+        vocabulary.max_len,
+        causal=program.causal,
+        numerical=numerical,
+        outputs=vocabulary.outputs or (),
+    )
     carriers: dict[str, tuple[str, ...]] = {}
     left_open: dict[str, tuple[int, int]] = {}
     for component, hypothesis in program.variables.items():
@@ -69,7 +78,8 @@ def translate(program: CircuitProgram, vocabulary: FiniteVocabulary) -> Translat
         carriers[name] = (head_name(name) if isinstance(coded.variable, SelectorWidth) else name,)
     assert program.output is not None
     output = _output(draft, program.output, vocabulary.outputs)
-    return Translation(draft.compile(output, carriers, name=NAME), carriers, left_open)
+    compiled = draft.compile(output, carriers, name=NAME)
+    return Translation(compiled, carriers, left_open, draft.unseen, None in (vocabulary.outputs or ()))
 
 
 def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) -> Variable:

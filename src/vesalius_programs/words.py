@@ -1,6 +1,7 @@
 """Explanations in plain English, generated from the results and from nothing else."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
@@ -24,6 +25,7 @@ from vesalius_programs.program import (
     plain_name,
 )
 from vesalius_programs.runs import Sequences
+from vesalius_programs.standing_in import KINDS, stood_in_for
 from vesalius_programs.translation import name_tables, name_task, operation_reads
 
 #: Share of fresh inputs with every output right from which a program is said to be right, and its task is named.
@@ -86,6 +88,13 @@ def note(
     by_kind = {claim.kind: claim for claim in claims}
     effect = _effect(by_kind["necessary"])
     if variable.family == "nothing":
+        if stood_in_for(claims):
+            (standing,) = (claim for claim in claims if claim.kind in KINDS)
+            shown = standing.evidence[0]
+            return (
+                f"{component} does nothing alone: {effect}. {standing.text} Replaced with the others it costs "
+                f"{shown.value or 0:.1%} of the outputs more than they and it do by themselves."
+            )
         if is_inert(by_kind["necessary"].evidence):
             return f"{component} is inert: {effect}; no replacement does anything, so nothing can say what it computes."
         return (
@@ -205,13 +214,22 @@ def _output_reads(component: Component, facts: Facts) -> bool:
     return output is not None and str(component) in output.reads
 
 
-def information_flow(facts: Facts, wired: Wired, matters: Collection[Component] = ()) -> str:
+def information_flow(
+    facts: Facts,
+    wired: Wired,
+    matters: Collection[Component] = (),
+    standing_in: Mapping[Component, Sequence[str]] = MappingProxyType({}),
+) -> str:
     """Who reads whom, from the input to the output: by exchanges of inputs (`wired`), or else in the program, which is
-    then said. `matters` are the components shown to be necessary, about which it is said if nothing reads them.
+    then said. `matters` are the components shown to be necessary, about which it is said if nothing reads them,
+    `standing_in` those that act only where others are silent.
     """
     read = {sender for fitting in wired.values() for one in fitting for sender in one.senders}
     sentences = []
     for component, variable in facts.program.variables.items():
+        if component in standing_in:
+            sentences.append(f"{component} stands in for {_listed(standing_in[component])}.")
+            continue
         if variable.family == "nothing":
             sentences.append(f"What {component} does was not found.")
             continue

@@ -6,8 +6,8 @@ at all, what it computes, and what follows from the kind of variable it carries,
 variables an MLP does not see.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,7 @@ from vesalius.explanations.claims import (
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.interchange import ELSEWHERE
+from vesalius.explanations.claims.necessary import is_inert
 from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, wirings
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.rasp.text import render, render_variables
@@ -57,6 +58,7 @@ from vesalius_programs.gathering import Copy
 from vesalius_programs.investigate import SearchState
 from vesalius_programs.phrases import phrased
 from vesalius_programs.program import INDICES, TOKENS, Hypothesis, Table
+from vesalius_programs.standing_in import standing_in, stood_in_for
 from vesalius_programs.translation import Translation, operation_reads, recorded_operation
 from vesalius_programs.words import Names, information_flow, note, task_description, which_fit
 from vesalius_programs.yardstick import FEWEST, FOLLOWS, MARGIN
@@ -74,7 +76,8 @@ MOST_REFUTED = 8
 class Report:
     """Everything an explanation is made of. `exact` says per fresh input whether the program gave every output;
     `untold` why there is no translation, if there is none. Tags are read off the program before positions were moved
-    into tables (`tagging`): by the conventions, the position counts where it is read.
+    into tables (`tagging`): by the conventions, the position counts where it is read. `alone` says of components that
+    stand in for others what they do where these are silent.
     """
 
     investigation: SearchState
@@ -87,6 +90,7 @@ class Report:
     untold: str
     seed: int
     wired: Wired
+    alone: Mapping[Component, str] = field(default_factory=dict)
 
     def explanation(self) -> Explanation:
         """The whole document, but for the specimen's id and the time it took."""
@@ -97,7 +101,8 @@ class Report:
             components=tuple(
                 self._component(component, readings[component]) for component in self.facts.program.variables
             ),
-            information_flow=information_flow(self.facts, self.wired, self._necessary()) + self._several_ways(),
+            information_flow=information_flow(self.facts, self.wired, self._necessary(), self._standing_in())
+            + self._several_ways(),
             edges=self._edges(),
             task_description=self._task(),
             program=None if self.executable is None else render(self.executable.program),
@@ -117,7 +122,10 @@ class Report:
     @cached_property
     def formula(self) -> str | None:
         """The program with every variable substituted, where that is short."""
-        return None if self.translation is None else phrased(self.translation.program)
+        if self.translation is None:
+            return None
+        found = self.translation
+        return phrased(found.program, unseen=found.unseen, none_is_said=found.none_is_said)
 
     @property
     def agreement(self) -> float:
@@ -167,6 +175,9 @@ class Report:
             if any(claim.kind == "necessary" and claim.verdict == "supported" for claim in claims)
         }
 
+    def _standing_in(self) -> dict[Component, tuple[str, ...]]:
+        return {part: others for part, claims in self.claims.items() if (others := stood_in_for(claims))}
+
     def _verdict(self, component: Component) -> Verdict:
         """That of what it computes; where no such claim could be made, nothing was tested."""
         for claim in self.claims[component]:
@@ -196,6 +207,7 @@ class Report:
             tag_by_experiment=tags[1],
             tag_by_convention=convention.tag if explained and convention.rule else None,
             note=note(component, self.facts, claims, self.names, self.wired)
+            + self.alone.get(component, "")
             + (_both_readings(convention, tags) if explained else "")
             + self._left_open(str(component)),
             verdict=self._verdict(component),
@@ -389,6 +401,17 @@ class ClaimJudge:
                 record = check(claim, self.lab, tried=tried, carriers=self.translation.carriers)
                 records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))
+
+    def with_standing_in(
+        self, claims: Mapping[Component, tuple[ClaimRecord, ...]]
+    ) -> dict[Component, tuple[ClaimRecord, ...]]:
+        """The claims, and of every component that does nothing alone what it stands in for, if anything shows that."""
+        idle = [part for part, records in claims.items() if is_inert(records[-1].evidence)]
+        proposed = {part: standing_in(self.lab, part, idle) for part in idle}
+        return {
+            part: (*records, *(check(claim, self.lab) for claim in [proposed.get(part)] if claim is not None))
+            for part, records in claims.items()
+        }
 
     def wirings(self) -> Wired:
         """What every component and the output read, by exchanges of their inputs; nothing without a program to run."""

@@ -210,6 +210,11 @@ def test_the_head_aggregates_the_flags_so_far(lab):
     assert record.verdict == "supported"
     assert "is_x" in record.text
     assert check(Aggregates(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GT)), lab).verdict == "refuted"
+    number = SelectorWidth(Select(tokens, Map({0: "x"}, indices, otherwise="x"), Comparison.EQ), name="number")
+    program = compile_program(number, lab.vocabulary.tokens, lab.vocabulary.max_len, causal=True)
+    counted = Hypothesis(program=program, carriers={SHARE: ("number_head",)})
+    said = "aggregates the number over positions whose tokens is 'x'."
+    assert Aggregates(component=SHARE, hypothesis=counted).text == f"{SHARE} {said}"
     with pytest.raises(BadInput, match="Aggregate"):
         check(Aggregates(component=FLAGS, hypothesis=hypothesis()), lab)
 

@@ -11,7 +11,7 @@ import vesalius.api as ves
 from tests.explanations.redundant_model import write_redundant
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import DependsOnlyOn, check
+from vesalius.explanations.claims import DependsOnlyOn, ReadsFrom, check
 from vesalius.explanations.claims.wiring import NONE, READ, SEVERAL, Reader, read_alone, reader, wirings
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.laboratory.inputs import PathsInto
@@ -72,6 +72,18 @@ def exchanged(lab: CircuitLab, senders: list[str]) -> torch.Tensor:
             fwd_hooks=[("blocks.0.hook_mlp_out", lambda _, hook: written)],
         )
     return logits[:, 1:].argmax(-1).float()
+
+
+def test_no_cut_refutes_what_a_head_reads_where_another_one_stands_in(lab):
+    """Silenced, a head of `two` is not missed; given other values it is. One of `majority` shows in neither way."""
+    verdicts = {offset: check(ReadsFrom(component="L0H0", offset=offset), lab) for offset in (0, 1, 2)}
+    is_majority = len([part for part in lab.model.components if part.is_head]) == 3
+    assert [verdicts[offset].verdict for offset in (0, 2)] == ["refuted", "refuted"]
+    assert verdicts[1].verdict == ("refuted" if is_majority else "undecided")
+    if not is_majority:
+        effects = {one.experiment: one.value for one in verdicts[1].evidence}
+        assert effects["all keys cut out of the attention"] == 0
+        assert effects["resample replacement"] > 0.1
 
 
 def test_a_path_exchange_is_that_of_a_hooked_run(lab):

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -46,6 +47,10 @@ def previous() -> Aggregate:
 
 def share(value: str) -> Aggregate:
     return Aggregate(SO_FAR, Map(lambda token: token == value, tokens), numerical=True)
+
+
+def number(token: str) -> SelectorWidth:
+    return SelectorWidth(Select(tokens, tokens, lambda key, query: key == token))
 
 
 WRITTEN = [
@@ -100,7 +105,68 @@ WRITTEN = [
         False,
         "token != 'a' and position >= 2",
     ),
+    (
+        SequenceMap(lambda n, t: (n + (t != "a")) % 2, number("x"), tokens),
+        WORDS,
+        True,
+        "number of positions where token == 'x' % 2 != token != 'a'",
+    ),
+    (
+        SequenceMap(lambda t, n: "odd" if (t in "bx") != (n > 1) else "even", tokens, indices),
+        WORDS,
+        True,
+        "'odd' if token != 'a' != position >= 2 else 'even'",
+    ),
+    # Two heads that gather the same are one.
+    (SequenceMap(min, previous(), previous()), WORDS, True, "token at position position - 1 else 'nothing'"),
 ]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_no_input_shows_does_not_stand_in_the_way_of_a_formula(causal: bool) -> None:
+    """Of five tokens no six are x or a; a search that exchanges counts meets that, and what a model does there."""
+
+    def compared(n: int, m: int) -> str:
+        if n + m > 5:
+            return "unseen" if n == 5 else "even"
+        return "more" if n > m else "even" if n == m else "less"
+
+    program = of(SequenceMap(compared, number("x"), number("a")), WORDS, causal=causal)
+    text = phrased(program, unseen="unseen")
+    assert text is not None
+    more, less = "(number of positions where token == 'x')", "(number of positions where token == 'a')"
+    assert text == f"return 'more' if {more} > {less} else 'less' if {more} < {less} else 'even'"
+    again = read_phrased(text, vocab=program.vocab, max_len=5, causal=causal)
+    rows = [list(row) for length in (1, 4, 5) for row in product(WORDS, repeat=length)]
+    said, meant = (each.decode(each.run(*each.encode(rows)).output, each.encode(rows)[1]) for each in (again, program))
+    assert said == meant
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_formula_has_no_value_where_none_is_the_answer(causal: bool) -> None:
+    """A model that says None says so where nothing stands before; a formula that says no there is not the program."""
+    before = Aggregate(BEFORE, tokens)
+    program = of(Map({"a": 0, "b": 0, "x": 1}, before), WORDS, causal=causal)
+    gathered = of(Map({"a": 0, "b": 0, "x": 1, "nothing": None}, previous()), WORDS, causal=causal)
+    assert phrased(gathered) == "return (token at position position - 1 else 'nothing') == 'x'"
+    expected = "return (token at position position - 1) == 'x'"
+    assert phrased(program, none_is_said=True) == phrased(gathered, none_is_said=True) == expected
+    again = read_phrased(expected, vocab=WORDS, max_len=5, causal=causal)
+    inputs, lengths = again.encode([["x", "a", "x"]])
+    assert again.decode(again.run(inputs, lengths).output, lengths) == [[None, True, False]]
+
+
+def test_what_is_answered_where_nothing_stands_keeps_its_word() -> None:
+    program = of(Map({"a": "p", "b": "q", "x": "q", "nothing": "p"}, previous()), WORDS)
+    text = phrased(program, none_is_said=True)
+    assert text is not None
+    assert "else 'nothing'" in text
+
+
+def test_an_argument_that_was_never_seen_is_no_value() -> None:
+    program = of(Map({"a": 1, "b": 2, "x": "unseen"}, tokens), WORDS)
+    assert phrased(program) == "return {'a': 1, 'b': 2, 'x': 'unseen'}[token]"
+    assert "unseen" not in str(phrased(program, unseen="unseen"))
 
 
 @settings(max_examples=60)

@@ -67,6 +67,24 @@ CYCLE = "    x = Map(ord, tokens, name='x')\n    y = Map(str, hist(x), name='y')
             GOOD + "1 / 0\n",
             "running the file failed (ZeroDivisionError: division by zero); fix it so that Python can run it",
         ),
+        (
+            GOOD + "class Own(Exception):\n    pass\nraise Own('mine')\n",
+            "running the file failed (Own: mine); fix it so that Python can run it",
+        ),
+        (GOOD + "raise StopIteration\n", "running the file failed (StopIteration); fix it so that Python can run it"),
+        (
+            GOOD + "def program():\n    raise GeneratorExit('ended')\n",
+            "program() failed (GeneratorExit: ended); it must return the output variable",
+        ),
+        (GOOD.replace('["a", "b", "x"]', "[1.0, float('nan')]"), "vocab holds nan; numbers among tokens are finite"),
+        (
+            GOOD
+            + "from vesalius.rasp import Aggregate, Comparison, Map, Select, indices, tokens\n"
+            + "def program():\n"
+            + "    worth = Map(lambda t: float('inf') if t == 'x' else 1.0, tokens, name='worth')\n"
+            + "    return Aggregate(Select(indices, indices, Comparison.LEQ), worth, numerical=True, name='mean')\n",
+            "numerical Aggregate 'mean' computes with 'worth', which can be inf; numbers are finite",
+        ),
         (GOOD + "raise SystemExit\n", "running the file failed (SystemExit); fix it so that Python can run it"),
         (
             GOOD + "from vesalius.rasp import Select, hist\ndef program():\n    return hist('a')\n",

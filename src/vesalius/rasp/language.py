@@ -26,20 +26,9 @@ from vesalius.values import rounded
 # A hashable Python value: str, int, float, bool, a tuple of these, or None.
 Value = Any
 
-# Everything a user's own code is expected to raise; each becomes one line for that user.
-USER_CODE_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
+# What a user's own code may raise, errors of its own among them; each becomes one line for that user. What ends a
+# program is no error: an interrupt stays one.
+USER_CODE_ERRORS = (Exception, GeneratorExit)
 
 
 class Comparison(Enum):

@@ -7,6 +7,7 @@
 `interchange` is the high-level side of an interchange intervention: some components take their values from another run.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -269,6 +270,8 @@ def compile_program(
     for token in vocab:
         if isinstance(token, bool) or not isinstance(token, str | int | float):
             raise BadInput(f"vocab holds {token!r:.40}; tokens are strings or numbers")
+        if isinstance(token, float) and not math.isfinite(token):
+            raise BadInput(f"vocab holds {token!r}; numbers among tokens are finite")
     if not vocab:
         raise BadInput("vocab is empty; give at least one token")
     keys = rounded(list(vocab))

@@ -83,6 +83,10 @@ class Tables:
     numbers: dict[Variable, np.ndarray] = field(default_factory=dict)
 
 
+#: Numbers are computed with in single precision.
+LARGEST_NUMBER = 1e30
+
+
 def tabulate(order: list[Expression], names: dict[Variable, str], *, vocab: tuple[Value, ...], max_len: int) -> Tables:
     """Enumerate every variable of a program, inputs before readers."""
     tables = Tables()
@@ -177,6 +181,8 @@ def _tabulate_numbers(operand: Expression, owner: str, names: dict[Variable, str
             raise BadInput(
                 f"{owner} computes with {names[operand]!r}, which can be {value!r:.40}; Map it to numbers first"
             )
+        if not abs(value) <= LARGEST_NUMBER:
+            raise BadInput(f"{owner} computes with {names[operand]!r}, which can be {value!r:.40}; numbers are finite")
     tables.numbers[operand] = np.array([*map(float, tables.domains[operand].values), math.nan], dtype=np.float32)
 
 

@@ -2,7 +2,9 @@
 
 Attention alone proves nothing: a head may attend to a position and copy nothing that matters. So a reading claim needs
 both: attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
-removing exactly those keys from the head's attention, above that of removing as many others. Copying is shown
+removing exactly those keys from the head's attention, above that of removing as many others. Where removing *all* keys
+shows nothing although the head's values of other inputs do, something else stands in for a head that is silent: then no
+cut can tell what it uses, and the claim is undecided. Copying is shown
 causally: swapping the head's activations changes nothing where the claimed source position has the same value. Where
 the claim names a variable of a program that is this copy, its verdict is that of `computes` for the same program.
 
@@ -20,7 +22,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.explanation import Verdict
+from vesalius.documents.explanation import SHOWN, Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import why_it_attends
 from vesalius.explanations.claims.base import (
@@ -114,6 +116,11 @@ def _selection(program: Program, selector: Select) -> str:
         return "everywhere"
     if keys == queries == indices.kind and selector.predicate is Comparison.LEQ:
         return "up to its own"
+    values, n_here = program.value_list(selector.keys), len(program.value_list(selector.queries))
+    selected = program.tables.selected[selector][: len(values), :n_here]
+    if selected.any() and (selected == selected[:, :1]).all():  # whatever stands here
+        chosen = [repr(value) for value, holds in zip(values, selected[:, 0], strict=True) if holds]
+        return f"whose {keys} {'is' if len(chosen) == 1 else 'is one of'} {', '.join(chosen)}"
     relation = _RELATIONS[selector.predicate] if isinstance(selector.predicate, Comparison) else "goes with"
     return f"whose {keys} {relation} {queries} here"
 
@@ -188,8 +195,12 @@ class ReadsFrom(Claim, frozen=True):
             bar=cut_bar,
             controls={"as_many_other_keys": rounded(control)},
         )
-        verdict = all_of(above(attention, bar), above(cut, cut_bar))
-        evidence = (attention, cut)
+        used, evidence = above(cut, cut_bar), (attention, cut)
+        if used == "refuted" and lab.finite:
+            everything = keys.allowed & target.any(-1, keepdim=True)
+            silent, powerless = _powerless(lab, head, everything, cut_bar, level)
+            used, evidence = ("undecided", (*evidence, *powerless)) if silent else (used, evidence)
+        verdict = all_of(above(attention, bar), used)
         if verdict == "supported" and self.offset == 1 and self.queries == "all" and isinstance(lab, NaturalLab):
             evidence = (*evidence, *why_it_attends(lab, head, "previous", level))
         return verdict, evidence
@@ -361,6 +372,25 @@ def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[T
         return None
     mass = (pattern * target).sum(-1)
     return ((mass * has_target).sum(1) / has_target.sum(1).clamp(min=1))[prompts]
+
+
+def _powerless(
+    lab: Lab, head: Component, everything: Target, bar: float, level: float
+) -> tuple[bool, tuple[Evidence, ...]]:
+    """Whether no cut of a head's attention could show although what it brings matters, with the two figures that say
+    so: all its keys removed where it has one that is claimed, and its values of other inputs.
+    """
+    bars = f"where all keys cut lie below {bar:.3f} and other values above it, no cut can tell"
+    silent, other = (
+        mean_evidence(lab, experiment, measure="effect", values=values, level=level, rule=bars)
+        for experiment, values in (
+            ("all keys cut out of the attention", _cut_effect(lab, head, everything)),
+            ("resample replacement", lab.effect([head], "resample")),
+        )
+    )
+    powerless = above(silent, bar) == "refuted" and above(other, bar) == "supported"
+    shown = tuple(one.model_copy(update={"outcome": SHOWN}) for one in (silent, other))
+    return powerless, shown
 
 
 def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " prompt"]:
