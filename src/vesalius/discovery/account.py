@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial, in_two, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.method import MethodInput, Scores
@@ -100,8 +100,8 @@ def account_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
     sets = replace(sets, choose=sets.choose.take(slice(0, CHOOSE)), elsewhere=elsewhere)
     if n <= len(sets.report.batch) or sets.elsewhere is None:  # rows of one's own are all there are
         return sets
-    drawn = trial(specimen, CHOOSE + n, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=rank)
-    return replace(sets, choose=drawn.take(slice(0, CHOOSE)), report=drawn.take(slice(CHOOSE, None)))
+    choose, report = in_two(trial(specimen, CHOOSE + n, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=rank), CHOOSE)
+    return sets if report is None else replace(sets, choose=choose, report=report)
 
 
 def given_set(specimen: Specimen, components: Collection[Component], *, n: int, seed: int) -> NamedSet:
