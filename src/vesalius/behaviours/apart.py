@@ -59,8 +59,11 @@ def _linked(links: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
 
 
 def wordings(prompts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The words of each prompt that many prompts have, with gaps for the others: what its template is, roughly."""
+    """The words of each prompt that many prompts have at this place, with gaps for the others: roughly its template."""
     words = {prompt: prompt.split() for prompt in prompts}
-    common = Counter(word for own in words.values() for word in set(own))
+    common = Counter(place for own in words.values() for place in enumerate(own))
     least = LEAST_COMMON * len(words)
-    return {prompt: tuple(word if common[word] >= least else "" for word in own) for prompt, own in words.items()}
+    return {
+        prompt: tuple(word if common[at, word] >= least else "" for at, word in enumerate(own))
+        for prompt, own in words.items()
+    }

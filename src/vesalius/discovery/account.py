@@ -27,6 +27,7 @@ from vesalius.discovery.whole import (
     Ranking,
     Search,
     Shares,
+    least_wording,
     prompt_sets,
     random_circuits,
     said_alone,
@@ -34,7 +35,7 @@ from vesalius.discovery.whole import (
 )
 from vesalius.documents.account import BAR, Account, Effect, PartOfSet, layer_name
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Says, Tried, WholeCircuit
+from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Says, Tried, WholeCircuit, Wording
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.signed import parted
@@ -215,6 +216,7 @@ def measure_account(
             elsewhere,
             random,
             says=said_alone(specimen, shares, inside),
+            least=least_wording(specimen, shares, inside),
             candidates=len(every),
             seed=seed,
         ),
@@ -229,6 +231,7 @@ def _whole(
     random: Metric | None,
     *,
     says: Says | None,
+    least: Wording | None,
     candidates: int,
     seed: int,
 ) -> WholeCircuit:
@@ -251,6 +254,7 @@ def _whole(
         connected=bool(named.components),
         kept=kept,
         says=says,
+        least=least,
         elsewhere=elsewhere,
         random=random,
         stable=stable,

@@ -30,6 +30,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.behaviours.apart import wordings
 from vesalius.behaviours.own import RowBehaviour
 from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.behaviours.registry import behaviour_of
@@ -38,7 +39,7 @@ from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores, signed_scores
-from vesalius.discovery.shares import EdgeShares, Kept, Shares
+from vesalius.discovery.shares import EdgeShares, Kept, Shares, share_between
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.whole import (
     GIVEN,
@@ -50,6 +51,7 @@ from vesalius.documents.whole import (
     Tried,
     WholeCircuit,
     WithMLPs,
+    Wording,
 )
 from vesalius.errors import BadInput
 from vesalius.intervene.edges import EdgeGraph, on_paths
@@ -68,6 +70,8 @@ BEST_SHARE = 1 / 3
 #: Rounds of trimming, and the prompts that say what leaving a member out costs.
 TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
 RANDOM_CIRCUITS = 5
+#: Prompts of one wording that show what is kept of it.
+LEAST_OF_WORDING = 4
 Circuit = frozenset[Component]
 
 
@@ -383,6 +387,7 @@ def _reported(
         connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
         kept=own.metric(),
         says=said_alone(search.specimen, reporting, parts),
+        least=least_wording(search.specimen, reporting, parts),
         wired=None if wired is None else wired.metric(),
         elsewhere=None if there is None else there.metric(),
         random=None if mean is None else mean.metric(),
@@ -401,6 +406,28 @@ def said_alone(specimen: Specimen, shares: Shares, circuit: Collection[Component
     """How often a circuit alone says the right answer; None where there is none, or one of several right ones."""
     asked = shares.material.prompts is not None and not behaviour_of(specimen).open_answer
     return shares.says(circuit) if asked else None
+
+
+def least_wording(specimen: Specimen, shares: Shares, circuit: Collection[Component]) -> Wording | None:
+    """Of the wordings of a file of rows the one of which a circuit keeps least: a mean over templates hides that one
+    of them, with a small range, is not kept at all. None where fewer than two are asked by `LEAST_OF_WORDING` prompts,
+    or for a behaviour with templates of its own, whose other templates are asked.
+    """
+    prompts = shares.material.prompts
+    if prompts is None or not isinstance(specimen.behaviour_source, RowBehaviour):
+        return None
+    groups, wording = dict[tuple[str, ...], list[int]](), wordings(prompts.texts)
+    for place, text in enumerate(prompts.texts):
+        groups.setdefault(wording[text], []).append(place)
+    large = [rows for rows in groups.values() if len(rows) >= LEAST_OF_WORDING]
+    if len(large) < 2:
+        return None
+    own, found = shares.scores([circuit])[:, 0], list[Wording]()
+    for rows in large:
+        kept = share_between(shares.nothing[rows], own[rows], shares.full[rows])
+        if float((shares.full - shares.nothing)[rows].mean()) > 0:
+            found.append(Wording(prompt=prompts.texts[rows[0]], kept=kept.metric()))
+    return min(found, key=lambda one: one.kept.value or 0.0, default=None)
 
 
 def _beside(members: Collection[Component], kept: Kept) -> WithMLPs:
