@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import vesalius as ves
-from vesalius.behaviours.contrast import measure_contrast
+from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.attribution import EAP, EAPIG, GIM, RelP, RelPQK
 from vesalius.discovery.combining import Elimination, Ensemble
@@ -88,7 +88,7 @@ def rows_of(
     if other := OTHER_TEMPLATES.get(Path(behaviour).stem):
         there = ves.load(model, behaviour=ves.Behaviour.from_rows(other()), device=device)
         sets = replace(sets, elsewhere=trial(there, PROMPTS, seed=seed))
-    contrast = measure_contrast(specimen.model, sets.report)
+    weak = require_performance(specimen, seed=seed, force=True).weak
     given, by_name = MethodInput(specimen, rank), {method.name: method for method in METHODS}
     scores = {name: by_name[name].score(given) for name in by_name if name in {*methods, *DEFAULT}}
     rankings = {name: (found, found.forwards) for name, found in scores.items()}
@@ -101,7 +101,7 @@ def rows_of(
             exact = (lambda: scores.get("sweep") or by_name["sweep"].score(given)) if names == DEFAULT else None
             asked = {name: rankings[name] for name in names}
             whole, _, _ = whole_circuit(Search(specimen, sets, asked=keep), asked, exact=exact, edges=edges)
-            told = answer(whole, Path(behaviour).stem, weak=contrast.doubt)
+            told = answer(whole, Path(behaviour).stem, weak=weak)
             print(keep, "+".join(names), told, flush=True)
             yield {
                 "behaviour": Path(behaviour).stem,

@@ -199,7 +199,7 @@ def _whole(
     if best is not None:
         config = specimen.model.config
         circuit = Circuit.scored(config, config.d_model, best.components, best.edges)
-    return replace(result, circuit=circuit.cut_to(edges if circuit.edges else members)), whole
+    return replace(result, circuit=circuit.cut_to(edges if circuit.edges else members), chose=sets.choose), whole
 
 
 def require_selection(model: Transformer, method: Method, rules: Sequence[str], size: int | None) -> None:

@@ -1,9 +1,9 @@
 """Behaviours of one's own: rows from a file, from Python, from templates, from a function, or a single prompt.
 
 Splits. Rows that name different splits keep them; a prompt that is then in two of them is said, and for a split without
-rows another serves. Otherwise prompt i
-belongs to train, validation or test by i mod 3, with all its rows, but fewer than `LEAST_TO_DIVIDE` prompts are not
-divided: every split is all of them, and a note says so.
+rows another serves. Otherwise prompts belong to train, validation and test in turns, each with all its rows and with
+the prompts that are its counterfactuals, and each wording by turns of its own (`apart`). Fewer than `LEAST_TO_DIVIDE`
+prompts are not divided: every split is all of them, and a note says so.
 
 Counterfactuals. A row without one takes another prompt of the same split and length: one whose right answer is this
 one's wrong answer, or the next with a different answer, whichever lowers the model's score more for certain
@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from vesalius.behaviours.apart import parts_apart, wordings
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.encoding import Encoder, Fate, random_tokens, with_counterfactuals
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
@@ -205,10 +206,13 @@ class RowBehaviour(Behaviour):
         return {}
 
     @cached_property
-    def _turns(self) -> dict[str, int]:
-        """The place of each different prompt among all: rows with the same prompt go to the same split."""
-        prompts = dict.fromkeys(row.prompt for row in self.rows if row.defect is None)
-        return {prompt: place for place, prompt in enumerate(prompts)}
+    def _turns(self) -> Mapping[str, int]:
+        """The number of each prompt's split, where the rows name none."""
+        others: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.defect is None:
+                others.setdefault(row.prompt, []).extend(filter(None, [row.counterfactual]))
+        return parts_apart(others, len(SPLITS), wordings(list(others)))
 
     @cached_property
     def _named(self) -> dict[str, dict[str, int]]:
@@ -251,7 +255,7 @@ class RowBehaviour(Behaviour):
             return row.split
         if self._names_splits and row.prompt in self._named:
             return next(iter(self._named[row.prompt]))
-        return SPLITS[self._turns.get(row.prompt, 0) % len(SPLITS)]
+        return SPLITS[self._turns.get(row.prompt, 0)]
 
     def _refusal(self, fates: Sequence[Fate]) -> str:
         if self.single:

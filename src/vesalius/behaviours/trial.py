@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from vesalius.behaviours.apart import parts_apart
 from vesalius.behaviours.encoding import source_note
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, ids_note
@@ -157,6 +158,37 @@ def _of_ids(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) -> Tri
 def rows_of(material: Trial) -> set[Row]:
     """The token ids of every prompt and every counterfactual, without padding."""
     return {*_rows(material.batch), *_rows(material.counterfactual)}
+
+
+def unseen_of(material: Trial, seen: Trial) -> Trial | None:
+    """The prompts that are no prompt and no counterfactual of another trial; None where none is left."""
+    rows = rows_of(seen)
+    left = [place for place, row in enumerate(_rows(material.batch)) if row not in rows]
+    return material if len(left) == len(material.batch) else material.take(torch.tensor(left)) if left else None
+
+
+def in_two(material: Trial, first: int) -> tuple[Trial, Trial | None]:
+    """The first prompts, and those of the others that the first have not seen (None: none); or halves of all that see
+    as little of each other as can be, where more are left of the second.
+    """
+    if first >= len(material.batch):
+        return material, None
+    one, others = material.take(slice(0, first)), material.take(slice(first, None))
+    left = unseen_of(others, one)
+    if left is others:
+        return one, left
+    links: dict[Row, list[Row]] = {}
+    prompts = _rows(material.batch)
+    for prompt, counterfactual in zip(prompts, _rows(material.counterfactual), strict=True):
+        links.setdefault(prompt, []).append(counterfactual)
+    part = parts_apart(links, 2)
+    places = [torch.tensor([part[row] == at for row in prompts]).nonzero()[:, 0] for at in (0, 1)]
+    if all(map(len, places)):  # otherwise it is one prompt with several counterfactuals
+        half, rest = map(material.take, places)
+        unseen = unseen_of(rest, half)
+        if unseen is not None and (left is None or len(unseen.batch) > len(left.batch)):
+            return half, unseen
+    return one, left
 
 
 def _rows(batch: Batch) -> list[Row]:

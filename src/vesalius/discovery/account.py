@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial, in_two, trial
 from vesalius.components import Component
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.method import MethodInput, Scores
@@ -27,6 +27,7 @@ from vesalius.discovery.whole import (
     Ranking,
     Search,
     Shares,
+    least_wording,
     prompt_sets,
     random_circuits,
     said_alone,
@@ -34,7 +35,7 @@ from vesalius.discovery.whole import (
 )
 from vesalius.documents.account import BAR, Account, Effect, PartOfSet, layer_name
 from vesalius.documents.metric import Metric
-from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Says, Tried, WholeCircuit
+from vesalius.documents.whole import GIVEN, KEEP, REPLACED, Point, Says, Tried, WholeCircuit, Wording
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import effect_columns
 from vesalius.intervene.signed import parted
@@ -100,8 +101,8 @@ def account_prompts(specimen: Specimen, n: int, *, seed: int) -> PromptSets:
     sets = replace(sets, choose=sets.choose.take(slice(0, CHOOSE)), elsewhere=elsewhere)
     if n <= len(sets.report.batch) or sets.elsewhere is None:  # rows of one's own are all there are
         return sets
-    drawn = trial(specimen, CHOOSE + n, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=rank)
-    return replace(sets, choose=drawn.take(slice(0, CHOOSE)), report=drawn.take(slice(CHOOSE, None)))
+    choose, report = in_two(trial(specimen, CHOOSE + n, seed=CHOOSE_SEED + seed, split=SPLIT, apart_from=rank), CHOOSE)
+    return sets if report is None else replace(sets, choose=choose, report=report)
 
 
 def given_set(specimen: Specimen, components: Collection[Component], *, n: int, seed: int) -> NamedSet:
@@ -218,6 +219,7 @@ def measure_account(
             elsewhere,
             random,
             says=said_alone(specimen, shares, inside),
+            least=least_wording(specimen, shares, inside),
             candidates=len(every),
             seed=seed,
         ),
@@ -232,6 +234,7 @@ def _whole(
     random: Metric | None,
     *,
     says: Says | None,
+    least: Wording | None,
     candidates: int,
     seed: int,
 ) -> WholeCircuit:
@@ -254,6 +257,7 @@ def _whole(
         connected=bool(named.components),
         kept=kept,
         says=says,
+        least=least,
         elsewhere=elsewhere,
         random=random,
         stable=stable,

@@ -31,7 +31,7 @@ from torch import Tensor
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.prompts import Prompts
-from vesalius.behaviours.trial import NothingUnseen, Trial, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial, unseen_of
 from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import Ranking, faithfulness_curve, faithfulness_curves, scores_without
 from vesalius.discovery.head_tests import Detections, detect
@@ -77,11 +77,23 @@ NOTHING_VARIED = "nothing varied on these prompts"
 _ALL = 1 - 1e-6
 
 
-def guarantee_prompts(specimen: Specimen, seen: Trial, n: int = PROMPTS, *, seed: int = 0) -> Trial:
-    """Prompts that had no part in choosing the circuit."""
+def guarantee_prompts(
+    specimen: Specimen, seen: Trial, n: int = PROMPTS, *, chose: Trial | None = None, seed: int = 0
+) -> Trial:
+    """Prompts that had no part in finding the circuit (`seen`) or in choosing its size (`chose`)."""
     if isinstance(specimen.vocabulary, TextVocabulary):
-        return trial(specimen, n, seed=SEED + seed, split="validation", apart_from=seen)
+        return _besides(trial(specimen, n, seed=SEED + seed, split=HELD_OUT_SPLIT, apart_from=seen), chose)
     return trial(specimen, n, seed=SEED + seed)
+
+
+def _besides(drawn: Trial, chose: Trial | None) -> Trial:
+    """Those of some prompts of a behaviour that did not choose the circuit's size either: the rows of one split may
+    serve as two. Inputs of a listed vocabulary are drawn anew, and may repeat.
+    """
+    left = drawn if chose is None or drawn.prompts is None else unseen_of(drawn, chose)
+    if left is None:
+        raise NothingUnseen("every prompt left chose the size of the circuit; give more rows")
+    return left
 
 
 def guarantee(
@@ -91,6 +103,7 @@ def guarantee(
     candidates: Sequence[Component | Edge],
     *,
     n: int = PROMPTS,
+    chose: Trial | None = None,
     seed: int = 0,
 ) -> Guarantee:
     """The bounds of the circuit `kept` out of `candidates`, on `n` prompts of their own."""
@@ -99,7 +112,7 @@ def guarantee(
         raise BadInput(
             f"this model has {len(candidates):,} edges and up to {MAX_EDGES:,} are cut; choose a circuit of components"
         )
-    material, whole = guarantee_prompts(specimen, seen, n, seed=seed), frozenset(candidates)
+    material, whole = guarantee_prompts(specimen, seen, n, chose=chose, seed=seed), frozenset(candidates)
     if material.searched:
         raise BadInput(
             "inputs on which outputs differ are rare and were searched; a guarantee needs inputs drawn independently"
@@ -230,6 +243,7 @@ class CheckPart:
     method: Method
     circuit: Circuit
     prompts: Prompts
+    chose: Prompts | None
     n: int
     size: int
     seed: int
@@ -239,8 +253,9 @@ class CheckPart:
 def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[JsonObject, dict[str, str]]:
     """As `_attempt`, for the checks that run the model."""
     result = case.result
-    assert result.material.prompts is not None
-    shared = (result.method, result.circuit, result.material.prompts, case.n, case.size, case.seed, case.cut)
+    prompts, chose = result.material.prompts, None if result.chose is None else result.chose.prompts
+    assert prompts is not None
+    shared = (result.method, result.circuit, prompts, chose, case.n, case.size, case.seed, case.cut)
     answers = spread(check_part, [CheckPart(name, *shared) for name in ELSEWHERE], step="checking the circuit")
     results = {name: outcome for name, (outcome, _) in zip(ELSEWHERE, answers, strict=True)}
     return results, {name: why for name, (_, why) in zip(ELSEWHERE, answers, strict=True) if why is not None}
@@ -248,9 +263,14 @@ def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[JsonObject, dict[
 
 def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
     """What one check gave, or why it refused."""
-    prompts = part.prompts
-    material = Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
-    result = MethodResult(part.method, part.circuit, 0.0, 0.0, material)
+    material, chose = (
+        None
+        if prompts is None
+        else Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
+        for prompts in (part.prompts, part.chose)
+    )
+    assert material is not None
+    result = MethodResult(part.method, part.circuit, 0.0, 0.0, material, chose=chose)
     results, missing = _attempt(
         {part.check: _Case(specimen, result, part.n, part.size, part.seed, part.cut).checks()[part.check]}, None
     )
@@ -303,7 +323,9 @@ class _Case:
     @cached_property
     def held_out(self) -> Trial:
         """Prompts that the discovery has not seen."""
-        return held_out_prompts(self.specimen, self.result.material, self.n, seed=self.seed)
+        return _besides(
+            held_out_prompts(self.specimen, self.result.material, self.n, seed=self.seed), self.result.chose
+        )
 
     @property
     def n_held_out(self) -> int:
@@ -356,15 +378,15 @@ class _Case:
 
     def _guarantee(self) -> Guarantee:
         """Of the circuit that was cut, or of the strongest components; what was not scored is kept."""
-        circuit = self.result.circuit
+        circuit, how = self.result.circuit, {"chose": self.result.chose, "seed": self.seed}
         ranked = [part for part, _ in circuit.ranked()]
         if not self.cut:
-            return guarantee(self.specimen, self.result.material, ranked[: self.size], ranked, seed=self.seed)
+            return guarantee(self.specimen, self.result.material, ranked[: self.size], ranked, **how)
         if circuit.edges and self.cut != "whole":
             kept, candidates = circuit.kept_edges, EdgeGraph.of(self.specimen.model.config).edges
-            return guarantee(self.specimen, self.result.material, kept, candidates, seed=self.seed)
+            return guarantee(self.specimen, self.result.material, kept, candidates, **how)
         members = [part for part in ranked if part in inside_graph(circuit)]
-        return guarantee(self.specimen, self.result.material, members, ranked, seed=self.seed)
+        return guarantee(self.specimen, self.result.material, members, ranked, **how)
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""

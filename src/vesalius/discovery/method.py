@@ -145,7 +145,8 @@ class MethodResult:
 
     `per_prompt` holds the scores whose means over prompts the circuit's are, as in `Scores`; None where they are not
     means, and `scores` is what the method returned. `unit` is what scores are measured in, `performance` how well a
-    natural model does its behaviour.
+    natural model does its behaviour. `chose` are the prompts that the size of the circuit was chosen on (None: it was
+    not).
     """
 
     method: Method
@@ -159,6 +160,7 @@ class MethodResult:
     performance: Performance | None = None
     notes: tuple[str, ...] = ()
     scores: Scores | None = field(default=None, compare=False, repr=False)
+    chose: Trial | None = field(default=None, compare=False, repr=False)
 
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""

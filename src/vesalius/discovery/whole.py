@@ -2,7 +2,7 @@
 
 The share kept by a circuit is F = (circuit - replaced) / (model - replaced): the mean score with every other component
 resampled, between the score with everything resampled (0) and that of the model (1). The search has five steps, on
-three sets of prompts that share none:
+three sets of prompts that share none, no counterfactual of an earlier set either:
 
 1. *Rank* every component, by sign: what hinders comes last. Several methods may rank.
 2. *Choose* the size on other prompts: the smallest first part of a ranking that keeps the share there, by two standard
@@ -22,6 +22,7 @@ this amounts to.
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,15 +30,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.behaviours.apart import wordings
 from vesalius.behaviours.own import RowBehaviour
 from vesalius.behaviours.prompts import SPLITS, Prompts
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.behaviours.trial import NothingUnseen, Trial, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, in_two, trial, unseen_of
 from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import EAPIG
 from vesalius.discovery.faithfulness import NothingToKeep
 from vesalius.discovery.method import MethodInput, Scores, signed_scores
-from vesalius.discovery.shares import EdgeShares, KeptShare, Shares
+from vesalius.discovery.shares import EdgeShares, KeptShare, Shares, share_between
 from vesalius.discovery.stability import LEAST_TO_HALVE, half_agreement
 from vesalius.documents.whole import (
     GIVEN,
@@ -49,6 +51,7 @@ from vesalius.documents.whole import (
     Tried,
     WholeCircuit,
     WithMLPs,
+    Wording,
 )
 from vesalius.errors import BadInput
 from vesalius.intervene.edges import EdgeGraph, on_paths
@@ -67,6 +70,8 @@ BEST_SHARE = 1 / 3
 #: Rounds of trimming, and the prompts that say what leaving a member out costs.
 TRIM_ROUNDS, TRIM_PROMPTS = 4, 16
 RANDOM_CIRCUITS = 5
+#: Prompts of one wording that show what is kept of it.
+LEAST_OF_WORDING = 4
 Circuit = frozenset[Component]
 
 
@@ -84,7 +89,9 @@ class PromptSets:
 
 
 def prompt_sets(specimen: Specimen, rank: Trial, *, seed: int = 0, split: str = "test") -> PromptSets:
-    """Prompts for choosing and reporting beside those that rank."""
+    """Prompts for choosing and reporting beside those that rank. None that reports was seen before, as a prompt or as a
+    counterfactual.
+    """
     if not isinstance(specimen.vocabulary, TextVocabulary):
         unseen = trial(specimen, CHOOSE + REPORT, seed=CHOOSE_SEED + seed, apart_from=rank)
         choose, report = _parted(unseen)
@@ -93,9 +100,7 @@ def prompt_sets(specimen: Specimen, rank: Trial, *, seed: int = 0, split: str = 
     if isinstance(source, RowBehaviour):
         if not source.divided:
             return PromptSets(rank, rank, rank, shared="the same prompts ranked, chose and report: give more rows")
-        others = [name for name in SPLITS if name != split]
-        choose, report = (trial(specimen, REPORT, seed=seed, split=name, apart_from=rank) for name in others)
-        return PromptSets(rank, choose, report)
+        return PromptSets(rank, *_other_rows(specimen, rank, seed, [name for name in SPLITS if name != split]))
     choose, report = _parted(_drawn_apart(specimen, rank, seed, split))
     elsewhere = None
     if split != ELSEWHERE_SPLIT:
@@ -121,13 +126,31 @@ def _of_prompts(specimen: Specimen, prompts: Prompts) -> Trial:
     return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
 
 
+def _other_rows(specimen: Specimen, rank: Trial, seed: int, others: Sequence[str]) -> tuple[Trial, Trial]:
+    """Rows of the other two splits that did not rank, those of the second apart from those of the first. Where one
+    split serves as both, or the first has seen most of the second, some rows of one choose and the others report.
+    """
+    drawn = list[Trial]()
+    for name in others:
+        with suppress(NothingUnseen):
+            drawn.append(trial(specimen, REPORT, seed=seed, split=name, apart_from=rank))
+    if len(drawn) == 2 and (left := unseen_of(drawn[1], drawn[0])) and 2 * len(left.batch) >= len(drawn[1].batch):
+        return drawn[0], left
+    if not drawn:
+        raise NothingUnseen(
+            "every row that did not rank is the counterfactual of one that did, so that none is left to choose and to "
+            "report; give more rows, or rank on fewer (--n)"
+        )
+    return _parted(max(drawn, key=lambda one: len(one.batch)))
+
+
 def _parted(material: Trial) -> tuple[Trial, Trial]:
-    """Half of them choose, the others report."""
+    """Half of them choose, the others report, apart from what was seen there."""
     n = len(material.batch)
-    first = max(1, min(CHOOSE, n // 2))
-    if n < 2:
+    choose, report = in_two(material, max(1, min(CHOOSE, n // 2)))
+    if report is None:
         raise NothingUnseen(f"{n} unseen prompts are left, and some must choose and others report; use fewer (--n)")
-    return material.take(slice(0, first)), material.take(slice(first, n))
+    return choose, report
 
 
 @dataclass(frozen=True)
@@ -364,6 +387,7 @@ def _reported(
         connected=bool(edges) and set(_members(graph, on_paths(graph, mask))) == inside,
         kept=own.metric(),
         says=said_alone(search.specimen, reporting, parts),
+        least=least_wording(search.specimen, reporting, parts),
         wired=None if wired is None else wired.metric(),
         elsewhere=None if there is None else there.metric(),
         random=None if mean is None else mean.metric(),
@@ -382,6 +406,28 @@ def said_alone(specimen: Specimen, shares: Shares, circuit: Collection[Component
     """How often a circuit alone says the right answer; None where there is none, or one of several right ones."""
     asked = shares.material.prompts is not None and not behaviour_of(specimen).open_answer
     return shares.says(circuit) if asked else None
+
+
+def least_wording(specimen: Specimen, shares: Shares, circuit: Collection[Component]) -> Wording | None:
+    """Of the wordings of a file of rows the one of which a circuit keeps least: a mean over templates hides that one
+    of them, with a small range, is not kept at all. None where fewer than two are asked by `LEAST_OF_WORDING` prompts,
+    or for a behaviour with templates of its own, whose other templates are asked.
+    """
+    prompts = shares.material.prompts
+    if prompts is None or not isinstance(specimen.behaviour_source, RowBehaviour):
+        return None
+    groups, wording = dict[tuple[str, ...], list[int]](), wordings(prompts.texts)
+    for place, text in enumerate(prompts.texts):
+        groups.setdefault(wording[text], []).append(place)
+    large = [rows for rows in groups.values() if len(rows) >= LEAST_OF_WORDING]
+    if len(large) < 2:
+        return None
+    own, found = shares.scores([circuit])[:, 0], list[Wording]()
+    for rows in large:
+        kept = share_between(shares.nothing[rows], own[rows], shares.full[rows])
+        if float((shares.full - shares.nothing)[rows].mean()) > 0:
+            found.append(Wording(prompt=prompts.texts[rows[0]], kept=kept.metric()))
+    return min(found, key=lambda one: one.kept.value or 0.0, default=None)
 
 
 def _beside(members: Collection[Component], kept: KeptShare) -> WithMLPs:

@@ -79,6 +79,17 @@ class Says(Record):
         return f"{alone}, the whole model on {whole}"
 
 
+class Wording(Record):
+    """What a circuit keeps of the reported prompts of one wording, of which `prompt` is one."""
+
+    prompt: str
+    kept: Metric
+
+    def text(self) -> str:
+        """The share and the prompt, in words."""
+        return f"{self.kept.text()} of the {self.kept.n} prompts such as {self.prompt!r}"
+
+
 class WholeCircuit(Record):
     """A circuit, what it keeps and how it was found.
 
@@ -86,13 +97,14 @@ class WholeCircuit(Record):
     largest size looked at; `found` says whether a circuit of at most that size kept it on the choosing prompts, and
     `reached` which larger size did, where none of them does. `kept` is measured on the reported prompts with every
     component outside resampled, `wired` with every edge outside resampled as well, `elsewhere` on other templates;
-    `says` is how often the right answer is said there (None: it was not counted, or one of many is right),
+    `says` is how often the right answer is said there (None: it was not counted, or one of many is right), `least` the
+    wording of which least is kept, where a file has several (None: it has one),
     `random` is the mean of random circuits of as many heads and MLPs. `stable` is the similarity (Jaccard) of the
     circuits that two halves of the ranking prompts give. `kept_anyway` components were not searched and are always
     kept. `shared` says why the three sets of prompts are not apart, where they are not.
     """
 
-    ABSENT_IF_DEFAULT = ("says",)
+    ABSENT_IF_DEFAULT = ("says", "least")
 
     method: str
     tried: tuple[Tried, ...]
@@ -107,6 +119,7 @@ class WholeCircuit(Record):
     connected: bool
     kept: Metric
     says: Says | None = None
+    least: Wording | None = None
     wired: Metric | None = None
     elsewhere: Metric | None = None
     random: Metric | None = None
@@ -194,6 +207,8 @@ def first_doubt(whole: WholeCircuit) -> str | None:
         return f"{prompts(whole.n_rank)} {_are(whole.n_rank)} too few to rank by ({LEAST_RANKING} wanted): {MORE}"
     if outside := not_as_asked(whole.kept, whole.keep):
         return outside
+    if whole.least is not None and (high := whole.least.kept.high) is not None and high < whole.keep - TEMPLATE_SLACK:
+        return f"it keeps {whole.least.text()}"
     there, (least, most) = None if whole.elsewhere is None else whole.elsewhere.value, template_bars(whole.keep)
     if there is not None and not least <= there <= most:
         return f"it keeps {figure_apart(there, least if there < least else most)} on other templates"
@@ -257,6 +272,8 @@ def sections(whole: WholeCircuit) -> list[Section]:
     facts = [("kept", f"{whole.kept.text(bars=bars(whole.keep))} on {prompts(whole.kept.n)} {apart}")]
     if whole.says is not None:
         facts.append(("says it", whole.says.text()))
+    if whole.least is not None:
+        facts.append(("least by wording", whole.least.text()))
     if whole.wired is not None:
         facts.append(("with its edges only", f"{whole.wired.text()}, {whole.n_edges:,} edges"))
     if whole.elsewhere is not None:
