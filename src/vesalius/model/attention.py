@@ -259,10 +259,34 @@ class Attention(nn.Module):
         weight = norm.w.view(len(weights), 1, -1)[sources]
         return (widened(raw) / scale * weight).to(raw.dtype)
 
+    def keys_at(
+        self,
+        k: Float[Tensor, "*unit head d_head"],
+        layout: Layout,
+        row: Int[Tensor, " unit"] | slice = slice(None),
+        position: Int[Tensor, " unit"] | slice = slice(None),
+    ) -> Float[Tensor, "*unit head d_head"]:
+        """Keys rotated to their places: those of every row at every position, or single ones."""
+        if self.rotary is None:
+            return k
+        cos, sin = layout.rotations[self.rotary]
+        if len(cos) == 1 and isinstance(row, Tensor):
+            row = torch.zeros_like(row)
+        cos, sin = cos[row, position], sin[row, position]
+        return rotate(k, cos, sin) if k.ndim == cos.ndim else rotate(k[:, 0], cos, sin)[:, None]
+
     def mix(
-        self, heads: Heads, layout: Layout, at: Int[Tensor, "batch query"] | None, tap: Tap
+        self,
+        heads: Heads,
+        layout: Layout,
+        at: Int[Tensor, "batch query"] | None,
+        tap: Tap,
+        *,
+        rotated: bool = False,
     ) -> Float[Tensor, "batch query head d_head"]:
-        """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head."""
+        """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head. Keys may be
+        `rotated` already.
+        """
         q, k, v = heads
         attend = layout.seen(self.window)
         if at is not None:
@@ -271,7 +295,7 @@ class Attention(nn.Module):
             cos, sin = layout.rotations[self.rotary]
             cos_q, sin_q = (cos, sin) if at is None else _rotation_at(cos, sin, at)
             q = tap(self.prefix + "hook_rot_q", rotate(q, cos_q, sin_q))
-            k = tap(self.prefix + "hook_rot_k", rotate(k, cos, sin))
+            k = k if rotated else tap(self.prefix + "hook_rot_k", rotate(k, cos, sin))
         tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
         if tap.idle and tiny and self.config.attn_softcap is None:
             return _mix_rows_last(q, k, v, attend, self.divisor)
