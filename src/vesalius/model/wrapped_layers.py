@@ -133,10 +133,17 @@ class WrappedAttention(Attention):
         return torch.cat([x, number.expand(*x.shape[:-1], 1)], -1)
 
     def mix(
-        self, heads: Heads, layout: Layout, at: Int[Tensor, "batch query"] | None, tap: Tap
+        self,
+        heads: Heads,
+        layout: Layout,
+        at: Int[Tensor, "batch query"] | None,
+        tap: Tap,
+        *,
+        rotated: bool = False,
     ) -> Float[Tensor, "batch query head d_head"]:
         """z of every column of heads: of all of them from one run where all read the same."""
         assert isinstance(layout, WrappedLayout)
+        assert not rotated, "keys stay inside a wrapped module"
         columns = heads.q.shape[2]
         k, v = (repeated(x.transpose(1, 2), columns).transpose(1, 2) for x in heads[1:])
         if not self._apart(Heads(heads.q, k, v)):
