@@ -9,7 +9,7 @@ from tests.intervene.pairs import prompt_pairs
 from tests.models import configs, random_model, small_config
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, Values, activations, run
-from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.attribution import Rule, edge_attribution, sender_attribution
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.model import Config, Transformer
 
@@ -59,6 +59,19 @@ def test_every_edge_is_the_derivative_of_the_exact_path_effect(norm: str) -> Non
     found = listed(model, edge_attribution(model, batch, readout, counterfactual=other))
     assert slopes.abs().max() > 0.1
     assert torch.allclose(found, slopes, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rule", ["gradient", "relp", "relp-qk"])
+@pytest.mark.parametrize("block", ["sequential", "parallel", "parallel_one_norm"])
+@pytest.mark.parametrize("qk_norm", ["none", "head"])
+def test_sums_of_senders_are_the_sums_of_their_edges(rule: Rule, block: str, qk_norm: str) -> None:
+    model = random_model(small_config(block=block, qk_norm=qk_norm, n_layers=3), 4).double()
+    batch, other, readout = prompt_pairs(model.config, 4)
+    asked = {"counterfactual": other, "where": torch.arange(5).expand(3, 5) > 0, "steps": 2, "rule": rule}
+    edges = edge_attribution(model, batch, readout, **asked)
+    summed = edges.where(EdgeGraph.of(model.config).real, 0.0).sum(-1)
+    assert summed.abs().min(0).values.max() > 0.01
+    assert torch.allclose(sender_attribution(model, batch, readout, **asked), summed, atol=1e-10)
 
 
 def test_positions_that_cannot_be_patched_do_not_count() -> None:

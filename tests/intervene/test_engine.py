@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.closeness import EXACT, same_tensors
 from tests.intervene.twin import naive_logits, naive_run
@@ -20,6 +21,7 @@ from vesalius.intervene import (
     activations,
     all_logits,
     component_values,
+    engine,
     means,
     run,
     run_with_outputs,
@@ -144,6 +146,23 @@ def test_one_component_with_a_value_and_positions_for_every_row(config: Config, 
         row = Row(prompt, edits={component: i}, positions=where[i].nonzero()[:, 0].tolist())
         expected = naive_logits(model, batch, row, table)
         assert (logits[i] - expected).abs().max() <= EXACT * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("at", [None, torch.tensor([[1, 3], [0, 4], [2, 2]])])
+def test_logits_that_are_read_some_rows_at_a_time_are_the_same(
+    at: Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = random_model(small_config(), 5)
+    batch = Batch(torch.randint(0, 17, (3, 5), generator=torch.Generator().manual_seed(1)))
+    plan = Plan.grid(model.config, [[part] for part in model.components], choices=torch.zeros(3, dtype=torch.long))
+
+    def read() -> Tensor:
+        return run(Recordings(model, batch, Readout(lambda logits, prompt: logits[:, -1], at)), plan, zeros(model))
+
+    whole = read()
+    for rows in (1, 2):
+        monkeypatch.setattr(engine, "LOGITS_MEMORY", rows * (5 if at is None else 2) * 17 * 4)
+        assert torch.allclose(read(), whole, atol=EXACT)
 
 
 def test_recorded_outputs_are_those_of_a_cached_run() -> None:

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from tests.models import random_model, small_config
 from vesalius.model.attention import _softmax_along_rows, rotate
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import NormLayer, affine
+from vesalius.model.transformer import FEW_ROWS, LARGE_VOCABULARY, _logits
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.25])
@@ -13,6 +15,40 @@ def test_a_bias_of_zeros_is_left_out_and_any_other_is_added(bias: float) -> None
     x, weight = torch.ones(3, 256), torch.full((256, 256), 0.5)
     with torch.no_grad():
         assert torch.equal(affine(x, weight, torch.full((256,), bias)), torch.full((3, 256), 128 + bias))
+
+
+@pytest.mark.parametrize("rows", [1, FEW_ROWS, FEW_ROWS + 1])
+def test_logits_of_few_rows_are_those_of_many(rows: int) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    x, weight, bias = (torch.randn(*shape, generator=generator) for shape in ((rows, 5), (LARGE_VOCABULARY, 5), (1, 1)))
+    bias = bias.expand(1, LARGE_VOCABULARY)[0] * torch.arange(LARGE_VOCABULARY)
+    with torch.no_grad():
+        found = _logits(x.double(), weight.double(), bias.double())
+    assert torch.allclose(found, x.double() @ weight.double().T + bias.double(), atol=1e-9)
+    assert found.is_contiguous()
+
+
+def test_the_mean_logit_follows_the_weights() -> None:
+    """It is kept from run to run, and no longer once the unembedding is another one."""
+    model, tokens = random_model(small_config(), 2), torch.tensor([[1, 2, 3]])
+
+    def means() -> torch.Tensor:
+        with torch.no_grad():
+            resid = model.embed(tokens, model.layout(tokens), Tap())
+            every = model.unembed(resid, None, Tap()).mean(-1)
+            some = model.unembed(resid, torch.tensor([[4]]), Tap(), mean=True)[..., -1]
+        assert torch.allclose(some, every, atol=1e-6)
+        return some
+
+    first = means()
+    assert torch.equal(means(), first)
+    with torch.no_grad():
+        model.unembed_weight[3] += 1.0
+    second = means()
+    model.unembed_weight.data = model.unembed_weight.data.clone().mul_(2)
+    third = means()
+    assert not torch.allclose(first, second)
+    assert not torch.allclose(second, third)
 
 
 def test_few_keys_are_normalised_as_many_are() -> None:

@@ -127,7 +127,7 @@ def choose_set(
     few = sets.rank.take(slice(0, TRIM))
     search = Search(specimen, replace(sets, rank=few), KEEP, most, seed, progress)
     progress("ranking every component", 0, 0)
-    scores = Best().score(MethodInput(specimen, sets.rank, seed))
+    scores = Best().sums(MethodInput(specimen, sets.rank, seed))
     read = [_read(search, name, one) for name, one in scores.rankings.items()]
     if len(search.parts) <= EVERY or not any(one.size and one.size <= search.most for one in read):
         exact = Scores(components=dict(effects), edges={}, forwards=0.0, unit=scores.unit)

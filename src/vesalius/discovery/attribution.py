@@ -17,7 +17,7 @@ from vesalius.discovery.method import Method, MethodInput, Scores, scores_by_edg
 from vesalius.discovery.sweep import attributed_in_parts, moved_forwards
 from vesalius.errors import BadInput, require_whole
 from vesalius.intervene import Batch, Readout
-from vesalius.intervene.attribution import Rule, edge_attribution
+from vesalius.intervene.attribution import Rule, edge_attribution, sender_attribution
 from vesalius.intervene.estimate import Workload, attribution_peak
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
@@ -61,6 +61,24 @@ class EAP(Method):
             )
         forwards = 1 + 3 * self.slopes + passes
         return replace(scores_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
+
+    def sums(self, given: MethodInput) -> Scores:
+        """For every component the sum of the scores of the edges that leave it, which estimates what replacing it
+        costs; no edge is multiplied out.
+        """
+        model, material = given.specimen.model, given.material
+        readout, passes = smooth_readout(model, material)
+        sums = sender_attribution(
+            model,
+            material.batch,
+            readout,
+            counterfactual=material.counterfactual,
+            where=material.where,
+            steps=self.slopes,
+            rule=self.rule,
+        )[:, 1:]
+        components = dict(zip(model.components, sums.mean(0).tolist(), strict=True))
+        return Scores(components, {}, 1 + 3 * self.slopes + passes, readout.unit, per_prompt=sums)
 
     def cost(self, work: Workload) -> float:
         """The counterfactual's pass, a forward and a backward pass for each slope, and the readout's two."""
@@ -129,14 +147,25 @@ class Best(EAPIG):
 
     def score(self, given: MethodInput) -> Scores:
         """The scores of EAP-IG, and those of all under `rankings`."""
-        own = EAPIG(self.steps).score(given)
+        return _first_of({kind.name: kind.score(given) for kind in self._asked(given)})
+
+    def sums(self, given: MethodInput) -> Scores:
+        """The sums of EAP-IG, and those of all under `rankings`."""
+        return _first_of({kind.name: kind.sums(given) for kind in self._asked(given)})
+
+    def _asked(self, given: MethodInput) -> list[EAP]:
         beside = () if given.specimen.model.config.wrapped else self.beside
-        rankings = {EAPIG.name: own, **{kind.name: kind().score(given) for kind in beside}}
-        return replace(own, rankings=rankings, forwards=sum(one.forwards for one in rankings.values()))
+        return [EAPIG(self.steps), *(kind() for kind in beside)]
 
     def cost(self, work: Workload) -> float:
         """That of all."""
         return super().cost(work) + sum(kind().cost(work) for kind in self.beside)
+
+
+def _first_of(rankings: dict[str, Scores]) -> Scores:
+    """The first of several scores, with all of them and the passes of all."""
+    first = next(iter(rankings.values()))
+    return replace(first, rankings=rankings, forwards=sum(one.forwards for one in rankings.values()))
 
 
 def smooth_readout(model: Transformer, material: Trial) -> tuple[Readout, int]:

@@ -6,7 +6,7 @@ passes, and is exact where the score is linear in that output. Under the rules o
 a linearised model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -337,16 +337,49 @@ def edge_attribution(
     """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time, or positions of
     one, as `memory` (in bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
     """
+    chunks = _chunks(model, batch, readout, counterfactual, where, memory)
+    return torch.cat([chunk.scores(_at_least_one(steps), rule, per_position=per_position) for chunk in chunks])
+
+
+def sender_attribution(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    *,
+    counterfactual: Batch,
+    where: Bool[Tensor, "prompt pos"] | None = None,
+    steps: int = 1,
+    rule: Rule = "gradient",
+) -> Float[Tensor, "prompt sender"]:
+    """For every sender the sum of `edge_attribution` over the edges that leave it, without multiplying these out: what
+    it adds less what it adds on the counterfactual, times the sum of the gradients behind it.
+    """
+    chunks = _chunks(model, batch, readout, counterfactual, where, None)
+    return torch.cat([chunk.sums(_at_least_one(steps), rule) for chunk in chunks])
+
+
+def _at_least_one(steps: int) -> int:
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
+    return steps
+
+
+def _chunks(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    counterfactual: Batch,
+    where: Tensor | None,
+    memory: "int | Portions | None",
+) -> "Iterator[_Chunk]":
+    """Prompts with their counterfactuals, as many at a time as `memory` holds."""
     if not isinstance(memory, Portions):
         width, limit = batch.tokens.shape[1], activation_memory(model, memory)
         memory = Portions.within(model.config, model.W_E.dtype, width, limit)
         _require_room(model, width)
-    parts = []
     for start in range(0, len(batch), memory.rows):
         prompts = torch.arange(start, min(start + memory.rows, len(batch)))
-        chunk = _Chunk(
+        yield _Chunk(
             model,
             batch.take(prompts).to(model.device),
             readout.take(prompts),
@@ -354,8 +387,6 @@ def edge_attribution(
             None if where is None else where[prompts].to(model.device),
             memory.positions,
         )
-        parts.append(chunk.scores(steps, rule, per_position=per_position))
-    return torch.cat(parts)
 
 
 #: Positions that are multiplied out together at the least.
@@ -436,6 +467,21 @@ class _Chunk:
         """The mean over the steps of every change times every gradient."""
         graph, shape = EdgeGraph.of(self.model.config), self.embedding.shape[: 2 if per_position else 1]
         scores = widened(self.embedding.new_zeros(*shape, len(graph.senders), len(graph.receivers)))
+        for walk, span, change in self._steps(steps, rule):
+            _add_scores(self.model, walk, change, scores[:, span] if per_position else scores)
+        return (scores / steps).cpu()
+
+    @torch.no_grad()
+    def sums(self, steps: int, rule: Rule) -> Float[Tensor, "prompt sender"]:
+        """The same, summed over the receivers."""
+        senders = len(EdgeGraph.of(self.model.config).senders)
+        sums = widened(self.embedding.new_zeros(len(self.embedding), senders))
+        for walk, _, change in self._steps(steps, rule):
+            _add_sums(self.model, walk, change, sums)
+        return (sums / steps).cpu()
+
+    def _steps(self, steps: int, rule: Rule) -> Iterator[tuple["_Walk", slice, Tensor]]:
+        """The runs with gradients, part by part of the positions, and what every sender changes there."""
         walk = _walk(self.model, self.layout, self.readout, self.embedding, rule)
         clean, towards = walk.values, self._at_positions(self.embedding - self.other.embed, slice(None))
         whole = self._change(clean, self.spans[0]) if len(self.spans) == 1 else None
@@ -445,9 +491,7 @@ class _Chunk:
                 walk = _walk(self.model, self.layout, self.readout, between, rule)
             for span in self.spans:
                 checkpoint()
-                change = self._change(clean, span) if whole is None else whole
-                _add_scores(self.model, walk.at(span), change, scores[:, span] if per_position else scores)
-        return (scores / steps).cpu()
+                yield walk.at(span), span, self._change(clean, span) if whole is None else whole
 
     def _change(self, clean: Values, span: slice) -> Float[Tensor, "prompt span sender d_model"]:
         """What every sender adds less what it adds on the counterfactual, where it can be patched in."""
@@ -557,11 +601,44 @@ def _add_scores(
     add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
 
 
-def _before_heads(model: Transformer, layer: int, walk: _Walk) -> Float[Tensor, "prompt pos input d_model"]:
-    """Gradients at queries, keys and values of every query head carried back to the input of each."""
+def _add_sums(
+    model: Transformer,
+    walk: _Walk,
+    change: Float[Tensor, "prompt pos sender d_model"],
+    sums: Float[Tensor, "prompt sender"],
+) -> None:
+    """Add every sender's change times the sum of the gradients at the inputs of all that read it: of those that are
+    computed later, so the sum grows from the end.
+    """
+    graph, place = EdgeGraph.of(model.config), sums.device
+    later, first = widened(walk.end).to(place), graph.n_feeding(None)
+
+    def add(before: int) -> int:
+        """The senders from `before` on, up to those that are done."""
+        own = widened(change[:, :, before:first])
+        sums[:, before:first] += torch.einsum("bpsd,bpd->bs", own, later)
+        return before
+
+    for layer, block in reversed(list(enumerate(model.blocks))):
+        first = add(graph.n_feeding(Component(layer)))
+        into_mlp = _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None], walk.rule)
+        later = later + widened(into_mlp[:, :, 0]).to(place)
+        first = add(graph.n_feeding(Component(layer, 0)))
+        later = later + widened(_before_heads(model, layer, walk, summed=True)[:, :, 0]).to(place)
+    add(0)
+
+
+def _before_heads(
+    model: Transformer, layer: int, walk: _Walk, *, summed: bool = False
+) -> Float[Tensor, "prompt pos input d_model"]:
+    """Gradients at queries, keys and values of every query head carried back to the input of each, or their sum."""
     block, pre, gradient = model.blocks[layer], walk.pre[layer], walk.heads[layer]
     if block.attn.linear:
-        heads = torch.einsum("bprk,rdk->bprd", gradient, _weights(block.attn))
+        weights = _weights(block.attn)
+        if summed:
+            heads = torch.einsum("bprk,rdk->bpd", gradient, weights)[:, :, None]
+        else:
+            heads = torch.einsum("bprk,rdk->bprd", gradient, weights)
         return _before_norm(block.ln1, pre, heads, walk.rule)
     n_heads = block.attn.config.n_heads
     with torch.enable_grad():
@@ -570,7 +647,7 @@ def _before_heads(model: Transformer, layer: int, walk: _Walk) -> Float[Tensor, 
         ports = zip(HEAD_PORTS, block.ln1(inputs, tap).split(n_heads, 1), strict=True)
         projected = torch.cat([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports], 1)
         (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
-    return back.transpose(1, 2)
+    return back.sum(1)[:, :, None] if summed else back.transpose(1, 2)
 
 
 def _weights(attn: Attention) -> Float[Tensor, "input d_model d_head"]:

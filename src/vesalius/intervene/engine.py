@@ -51,6 +51,8 @@ from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress, checkpoint
 
+#: Bytes of logits that a CPU computes together: memory of more than 32 MB is mapped anew whenever it is asked for.
+LOGITS_MEMORY = 30 * 2**20
 _CLEAN = Tap()
 
 
@@ -180,8 +182,20 @@ class _Walk:
             resid = self._feed_forward(block, layer, block.mlp_input(before, mid), mid)
             cost.rows += self._work(layer)
         assert resid is not None
-        logits = self.model.unembed(self._final(resid), self._choose(), _CLEAN, mean=readout.mean)
-        return readout.score(logits, self.prompt.on(logits.device))
+        return self._read(self._final(resid), readout)
+
+    def _read(self, final: Float[Tensor, "row query d_model"], readout: Readout) -> Tensor:
+        """The score of every row. Where all logits are read, a CPU takes some rows at a time."""
+        choose, config, at_once = self._choose(), self.model.config, len(final)
+        if choose is None and final.is_cpu:
+            at_once = max(1, LOGITS_MEMORY // (final.shape[1] * config.d_vocab_out * final.element_size()))
+        parts = []
+        for start in range(0, len(final), at_once):
+            span = slice(start, start + at_once)
+            chosen = None if choose is None else choose[span]
+            logits = self.model.unembed(final[span], chosen, _CLEAN, mean=readout.mean)
+            parts.append(readout.score(logits, self.prompt.on(logits.device)[span]))
+        return torch.cat(parts)
 
     def outputs(self) -> dict[Component, Tensor]:
         """What the components to keep wrote in every row; rows that join after a component have its clean output."""
@@ -287,7 +301,11 @@ class _Walk:
             return self._attended(block, layer, heads, layout, at, some)
         k, v = (
             live.put(_per_query_head(clean[rows.prompt.on(clean.device)[:n]], own.shape[2]), own)
-            for clean, own in zip(self.recording.keys_and_values(self.model, layer), heads[1:], strict=True)
+            for clean, own in zip(
+                self.recording.keys_and_values(self.model, layer),
+                (live.rotated(block, heads.k, layout), heads.v),
+                strict=True,
+            )
         )
         if at is not None:
             return self._attended(block, layer, Heads(heads.q, k, v), layout, at, some)
@@ -306,7 +324,7 @@ class _Walk:
         some: Int[Tensor, " some"] | None,
     ) -> Float[Tensor, "row query head d_head"]:
         """What heads read by their own patterns, or by those that are set."""
-        z = block.attn.mix(heads, layout, at, _CLEAN)
+        z = block.attn.mix(heads, layout, at, _CLEAN, rotated=isinstance(self.everywhere, Live))
         if self.patterns is None:
             return z
         return self.patterns.put(z, heads.v, layer, at, rows=some, where=self.positions)

@@ -156,7 +156,8 @@ def direct_difference(
     rival = wrong.to(weight.device)
     against = weight[rival.clamp(min=0)]
     if bool((rival < 0).any()):
-        against = torch.where((rival < 0)[:, None], weight.mean(0), against)
+        mean, _ = model.mean_unembedding()
+        against = torch.where((rival < 0)[:, None], mean.to(against.dtype), against)
     return (vector * widened(weight[correct.to(weight.device)] - against)).sum(-1)
 
 
@@ -175,7 +176,7 @@ def direct_sides(
     weight, vector = model.unembed_weight, _as_unembedded(model, vector, resid)
     ids = torch.cat([answers, wrongs], 1).to(weight.device)
     each = torch.einsum("nd,ncd->nc", vector, widened(weight[ids.clamp(min=0)])).where(ids >= 0, 0.0)
-    mean = vector @ weight.mean(0, dtype=vector.dtype)
+    mean = vector @ model.mean_unembedding()[0]
     rest = (mean * len(weight) - each.sum(1)) / (len(weight) - (ids >= 0).sum(1)).clamp(min=1)
     return LogitSides(*(side.cpu() for side in (each[:, 0], each[:, answers.shape[1]], rest)))
 

@@ -97,11 +97,12 @@ class Recording:
         )
 
     def keys_and_values(self, model: Transformer, layer: int) -> tuple[Tensor, Tensor]:
-        """The keys, before rotation, and the values of a layer; computed when first needed, and kept."""
+        """The keys, rotated to their places, and the values of a layer; computed when first needed, and kept."""
         if layer not in self._keys_and_values:
             block, pre = model.blocks[layer], self.pre[layer]
             one_query = torch.zeros(len(pre), 1, dtype=torch.long, device=pre.device)
-            self._keys_and_values[layer] = block.attn.heads(block.ln1(pre, _CLEAN), one_query, _CLEAN)[1:]
+            _, k, v = block.attn.heads(block.ln1(pre, _CLEAN), one_query, _CLEAN)
+            self._keys_and_values[layer] = block.attn.keys_at(k, self.layout.on(block.device)), v
         return self._keys_and_values[layer]
 
     def output(

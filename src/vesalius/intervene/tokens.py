@@ -19,9 +19,10 @@ from torch import Tensor
 
 from vesalius.intervene.plan import KEEP, Plan
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.attention import SMALL_HEAD
+from vesalius.model.attention import SMALL_HEAD, Layout
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies
+from vesalius.model.transformer import Block
 
 #: Tokens are computed one by one where at most this share of them is left; the copies cost more than the rest saves.
 WORTHWHILE = 0.9
@@ -184,6 +185,11 @@ class Live:
         wide[self.row.on(device)[:n], (places or self.position).on(device)[:n]] = x[:, 0]
         return wide
 
+    def rotated(self, block: Block, k: Tensor, layout: Layout) -> Tensor:
+        """The keys of the first units at their positions; `layout` is that of their rows."""
+        units, device = slice(0, len(k)), k.device
+        return block.attn.keys_at(k, layout, self.row.on(device)[units], self.position.on(device)[units])
+
     def read(self, x: Tensor, recorded: Tensor, at: Int[Tensor, "row query"]) -> Tensor:
         """The first rows at the positions `at`: from their units, or recorded where a row has none there."""
         rows, device = len(at), x.device
@@ -205,8 +211,6 @@ Places = TokenGrid | Live
 # row then joins the walk where it first differs from another row of its prompt, in the state that the other has there.
 
 CLEAN = -1
-#: When a replacement is made, the component and the choice.
-Edit = tuple[int, int, int]
 
 
 class Branches(NamedTuple):
@@ -230,15 +234,19 @@ def branches(config: Config, plan: Plan, entry: Int[Tensor, " row"], spans: Span
     inside = plan.edges or plan.units is not None or plan.patterns is not None
     if inside or config.parallel or config.d_head <= SMALL_HEAD or not several:
         return None
-    edits, last = _edits(config, plan), 3 * config.n_layers - 1
-    same = [_must_agree(plan, spans, row) for row in range(len(plan))]
+    rows, same = _as_table(plan, spans)
+    # As bytes of unsigned numbers, most significant first, rows that begin alike come to lie next to each other.
+    words = rows.numpy().astype(">u4")
+    order = sorted(range(len(plan)), key=[word.tobytes() for word in words].__getitem__)
+    differs = rows[order][1:] != rows[order][:-1]
+    first = torch.where(differs.any(1), differs.int().argmax(1), differs.shape[1]) - same
+    # Rows that are alike to the end branch off before the last MLP, where the same replacements follow.
+    times = [*edit_times(config).tolist(), 3 * config.n_layers - 1]
     enters, parent = entry.tolist(), [CLEAN] * len(plan)
-    order = sorted(range(len(plan)), key=lambda row: (same[row], edits[row]))
-    for before, row in pairwise(order):
-        if same[before] != same[row]:
+    for (before, row), difference in zip(pairwise(order), first.tolist(), strict=True):
+        if difference < 0:
             continue
-        # Rows that are alike to the end branch off before the last MLP, where the same replacements follow.
-        leaves, other = min(_first_difference(edits[before], edits[row]), last), before
+        leaves, other = times[difference], before
         while other != CLEAN and enters[other] >= leaves:
             other = parent[other]
         if other != CLEAN:
@@ -251,24 +259,13 @@ def without_inherited(config: Config, plan: Plan, entry: Int[Tensor, " row"]) ->
     return plan.choice.masked_fill(edit_times(config)[None] < entry[:, None], KEEP)
 
 
-def _edits(config: Config, plan: Plan) -> list[list[Edit]]:
-    """The replacements of each row in the order in which they are made."""
-    times, edits = edit_times(config), [[] for _ in range(len(plan))]
-    rows, components = (plan.choice != KEEP).nonzero(as_tuple=True)
-    made = zip(times[components].tolist(), components.tolist(), plan.choice[rows, components].tolist(), strict=True)
-    for row, edit in zip(rows.tolist(), made, strict=True):
-        edits[row].append(edit)
-    return [sorted(one) for one in edits]
-
-
-def _must_agree(plan: Plan, spans: Spans | None, row: int) -> tuple:
-    """What rows that branch off from each other have in common."""
-    where = b"" if plan.positions is None else plan.positions[row].cpu().numpy().tobytes()
-    span = () if spans is None else (int(spans.first[row]), int(spans.end[row]))
-    return int(plan.prompt[row]), span, where
-
-
-def _first_difference(one: list[Edit], other: list[Edit]) -> int:
-    """The time of the first replacement that only one of two rows makes; a large number if there is none."""
-    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return min((rest[length][0] for rest in (one, other) if len(rest) > length), default=2**30)
+def _as_table(plan: Plan, spans: Spans | None) -> tuple[Int[Tensor, "row column"], int]:
+    """What every row is, as numbers of at least 0: first the columns that rows which branch off from each other have in
+    common, of which the number is given, then its replacements in the order in which they are made.
+    """
+    common = [plan.prompt[:, None]]
+    if spans is not None:
+        common += [spans.first[:, None], spans.end[:, None]]
+    if plan.positions is not None:
+        common.append(plan.positions.cpu().long())
+    return torch.cat([*common, plan.choice - KEEP], 1), sum(part.shape[1] for part in common)

@@ -277,6 +277,22 @@ class Attention(nn.Module):
         weight = norm.w.view(len(weights), 1, -1)[sources]
         return (widened(raw) / scale * weight).to(raw.dtype)
 
+    def keys_at(
+        self,
+        k: Float[Tensor, "*unit head d_head"],
+        layout: Layout,
+        row: Int[Tensor, " unit"] | slice = slice(None),
+        position: Int[Tensor, " unit"] | slice = slice(None),
+    ) -> Float[Tensor, "*unit head d_head"]:
+        """Keys rotated to their places: those of every row at every position, or single ones."""
+        if self.rotary is None:
+            return k
+        cos, sin = layout.rotations[self.rotary]
+        if len(cos) == 1 and isinstance(row, Tensor):
+            row = torch.zeros_like(row)
+        cos, sin = cos[row, position], sin[row, position]
+        return rotate(k, cos, sin) if k.ndim == cos.ndim else rotate(k[:, 0], cos, sin)[:, None]
+
     def mix(
         self,
         heads: Heads,
@@ -285,9 +301,10 @@ class Attention(nn.Module):
         tap: Tap,
         *,
         which: Sequence[int] | None = None,
+        rotated: bool = False,
     ) -> Float[Tensor, "batch query head d_head"]:
         """Attend: rotate, score, mask, normalise, average the values. Returns z, one vector per head; the heads given
-        are all of the layer's query heads, or these (`which`).
+        are all of the layer's query heads, or these (`which`). Keys may be `rotated` already.
         """
         q, k, v = heads
         attend = layout.seen(self.reach)
@@ -295,11 +312,13 @@ class Attention(nn.Module):
             attend = take_positions(attend[:, 0].expand(len(at), -1, -1), at).unsqueeze(1)
         if self.rotary is not None:
             cos, sin = layout.rotations[self.rotary]
-            q, k = rotate(q, _at_queries(cos, at), _at_queries(sin, at)), rotate(k, cos, sin)
+            q = rotate(q, _at_queries(cos, at), _at_queries(sin, at))
+            k = k if rotated else rotate(k, cos, sin)
         if self.scales_queries and layout.query_scale is not None:
             q = q * _at_queries(layout.query_scale, at)
         if self.rotary is not None:
-            q, k = tap(self.prefix + "hook_rot_q", q), tap(self.prefix + "hook_rot_k", k)
+            q = tap(self.prefix + "hook_rot_q", q)
+            k = k if rotated else tap(self.prefix + "hook_rot_k", k)
         sinks = self.sinks if self.sinks is None or which is None else self.sinks[list(which)]
         tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
         if tap.idle and tiny and self.config.attn_softcap is None and sinks is None:

@@ -31,6 +31,8 @@ from vesalius.model.mlp import ExpertMlp, Mlp, NormLayer, widened
 from vesalius.progress import checkpoint
 
 _PORTS: tuple[HeadPort, ...] = ("q", "k", "v")
+#: Rows whose logits a CPU computes weight first, and the vocabulary from which on it does.
+FEW_ROWS, LARGE_VOCABULARY = 32, 2**12
 
 
 class Block(nn.Module):
@@ -163,6 +165,7 @@ class Transformer(nn.Module):
         self.ln_final = NormLayer(config.norm, config.d_model, config.norm_eps, "ln_final")
         self.unembed_weight = nn.Parameter(torch.zeros(config.d_vocab_out, config.d_model))
         self.b_U = nn.Parameter(torch.zeros(config.d_vocab_out))
+        self._mean_unembedding: tuple[Any, Any, tuple[Tensor, Tensor]] | None = None
 
     W_U = property(lambda self: self.unembed_weight.T, doc="[d_model, d_vocab_out]")
 
@@ -261,7 +264,7 @@ class Transformer(nn.Module):
         x = self.ln_final(resid.to(device), tap)
         choose = None if choose is None else choose.to(device)
         if choose is None or (mean and cap is not None):  # the mean of capped logits needs all of them
-            logits = torch.addmm(self.b_U, x.flatten(0, 1), self.unembed_weight.T).view(*x.shape[:2], -1)
+            logits = _logits(x.flatten(0, 1), self.unembed_weight, self.b_U).view(*x.shape[:2], -1)
             logits = soft_cap(widened(logits), cap)
             if choose is None:
                 return logits
@@ -270,10 +273,23 @@ class Transformer(nn.Module):
         rows, biases = widened(self.unembed_weight[choose]), widened(self.b_U[choose])
         logits = torch.einsum("bqd,bcd->bqc", widened(x), rows) + biases.unsqueeze(1)
         if mean:
-            wide = rows.dtype
-            row, bias = self.unembed_weight.mean(0, dtype=wide), self.b_U.mean(dtype=wide)
+            row, bias = self.mean_unembedding()
             logits = torch.cat([logits, (widened(x) @ row + bias).unsqueeze(-1)], 2)
         return soft_cap(logits, cap)
+
+    def mean_unembedding(self) -> tuple[Float[Tensor, " d_model"], Float[Tensor, ""]]:
+        """The mean row and bias of the unembedding, in float32 at least: a product with them is the mean logit. They
+        are summed up once for as long as the weights stay, since every run that reads a mean logit asks for them.
+        """
+        weights = self.unembed_weight, self.b_U
+        if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
+            return _mean_unembedding(*weights)
+        state = tuple((weight.data_ptr(), weight._version, weight.dtype) for weight in weights)
+        if self._mean_unembedding is None or self._mean_unembedding[0] != state:
+            # What is summed is kept beside the sum, so that no other weights come to lie at its address.
+            held = tuple(weight.detach() for weight in weights)
+            self._mean_unembedding = state, held, _mean_unembedding(*held)
+        return self._mean_unembedding[2]
 
     def run_with_cache(
         self,
@@ -306,6 +322,21 @@ class Transformer(nn.Module):
 
     def _results(self, layer: int, z: Tensor) -> Tensor:
         return self.blocks[layer].attn.result(z)
+
+
+def _logits(
+    x: Float[Tensor, "row d_model"], weight: Float[Tensor, "out d_model"], bias: Float[Tensor, " out"]
+) -> Float[Tensor, "row out"]:
+    """x W^T + b. Of few rows and a large vocabulary a CPU takes W x^T, which is half the time."""
+    few = len(x) <= FEW_ROWS and len(weight) >= LARGE_VOCABULARY
+    if few and x.is_cpu and not torch.is_grad_enabled():
+        return (weight @ x.T).T.contiguous().add_(bias)
+    return torch.addmm(bias, x, weight.T)
+
+
+def _mean_unembedding(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return weight.mean(0, dtype=wide), bias.mean(dtype=wide)
 
 
 def _check_tokens(tokens: Int[Tensor, "batch pos"], config: Config) -> None:

@@ -142,11 +142,13 @@ class WrappedAttention(Attention):
         tap: Tap,
         *,
         which: Sequence[int] | None = None,
+        rotated: bool = False,
     ) -> Float[Tensor, "batch query head d_head"]:
         """z of every column of heads: of all of them from one run where all read the same. Which heads they are is read
         off their numbers, not `which`.
         """
         assert isinstance(layout, WrappedLayout)
+        assert not rotated, "keys stay inside a wrapped module"
         columns = heads.q.shape[2]
         k, v = (repeated(x.transpose(1, 2), columns).transpose(1, 2) for x in heads[1:])
         if not self._apart(Heads(heads.q, k, v)):

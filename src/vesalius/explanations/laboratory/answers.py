@@ -286,6 +286,7 @@ class Corrupted:
             runs.batch.tokens,
             mask=runs.batch.mask,
             names=[name for both in names.values() for name in both],
+            choose=torch.zeros(len(runs), 1, dtype=torch.long, device=runs.batch.tokens.device),
             fwd_hooks=zeroing(runs.model, suppressed, at),
         )
         return {layer: (cache[pattern], cache[values]) for layer, (pattern, values) in names.items()}

@@ -562,10 +562,12 @@ class NaturalLab(Lab):
         require_heads(heads)
         asked = self.place(query)
         there = self.keys_of(asked).get(key)
+        there = self.place(key) if there is None else there
+        if not suppressed and len({head.layer for head in heads}) == 1:
+            return self.clean_answers, self.edited([heads], self.runs.values_without(heads, asked, there), at=query)[0]
         zeroed = zeroing(self.model, suppressed, asked)
         before = self.hooked(zeroed) if suppressed else self.clean_answers
-        cuts = attention_cuts(heads, asked, self.place(key) if there is None else there)
-        return before, self.hooked([*zeroed, *cuts])
+        return before, self.hooked([*zeroed, *attention_cuts(heads, asked, there)])
 
     # What MLPs write, exchanged between prompts (`exchanges`).
 

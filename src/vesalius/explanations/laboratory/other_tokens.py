@@ -28,7 +28,8 @@ def patterns_of(
     device = runs.model.device
     runs.cost.rows += len(tokens)
     names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(runs.model.config.n_layers)]
-    _, cache = runs.model.run_with_cache(tokens.to(device), mask=mask.to(device), names=names)
+    one_logit = torch.zeros(len(tokens), 1, dtype=torch.long, device=device)
+    _, cache = runs.model.run_with_cache(tokens.to(device), mask=mask.to(device), names=names, choose=one_logit)
     return lambda layer: cache[names[layer]].cpu()
 
 

@@ -7,6 +7,7 @@ logit attribution.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -126,6 +127,21 @@ class Runs:
     def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
         """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
         return values.embed if component is None else contribution(self.model, component, values)
+
+    def values_without(
+        self, heads: Sequence[Component], query: Int[Tensor, " prompt"], key: Int[Tensor, " prompt"]
+    ) -> Values:
+        """What components write on the clean prompts where some heads of one layer do not read one position from
+        another one. No run is needed: where they attend otherwise does not change.
+        """
+        rows, layer = torch.arange(len(self)), heads[0].layer
+        z, pattern, values = self.values.z[layer].clone(), self.pattern(layer), self.read_values(layer)
+        for head in heads:
+            assert head.head is not None
+            read = values[rows, key, head.head // self.model.config.queries_per_kv]
+            z[rows, query, head.head] -= pattern[rows, head.head, query, key, None] * read
+        layers = (*self.values.z[:layer], z, *self.values.z[layer + 1 :])
+        return replace(self.values, z=layers, prompts=None)
 
     @property
     def answer_only(self) -> Bool[Tensor, "prompt pos"]:
