@@ -362,7 +362,7 @@ def test_calling_a_model_is_no_private_pass() -> None:
     assert layers_run_in(source) == []
     weights, steps = internals()
     assert weights == {"W_E", "W_pos", "W_U", "b_U", "blocks", "ln_final", "unembed_weight"}
-    assert steps == {"embed", "layout", "unembed"}
+    assert steps == {"embed", "layout", "mean_unembedding", "unembed"}
 
 
 def test_every_room_is_on_a_floor() -> None:

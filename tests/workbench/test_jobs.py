@@ -289,3 +289,4 @@ def test_a_run_that_cannot_be_written_down_leaves_its_name_free(jobs: Jobs) -> N
         assert os.listdir(jobs.directory) == []
     assert jobs.start(asked).name == "run"
     assert jobs.running() == ["run"]
+    until(lambda: (jobs.directory / "run" / "given").exists())  # before that, an interrupt may be ignored
