@@ -20,6 +20,8 @@ from vesalius.model.families.llama import (
     BIASED,
     BIASES,
     INNER,
+    INPUT_BIASES,
+    INPUTS_BIASED,
     LAYER,
     OUTER,
     PREFIXES,
@@ -140,20 +142,19 @@ def _qwen2_moe_config(raw: Raw) -> Raw:
     return gated_rms(raw, windows=windows(raw, kinds) if sliding else (), experts=experts)
 
 
-_QKV_BIASES = tuple(name for name in BIASES if name != "attn.b_O")
 QWEN2_MOE = Family(
     name="qwen2_moe",
     model_types=("qwen2_moe",),
     config=_qwen2_moe_config,
     outer=OUTER,
     inner={
-        **{ours: theirs for ours, theirs in BIASED.items() if ours != "attn.b_O"},
+        **INPUTS_BIASED,
         **ROUTER,
         **_shared("shared_expert"),
         "mlp.W_shared_gate": "mlp.shared_expert_gate.weight",
     },
     layer=LAYER,
-    switches={"qkv_bias": (True, _QKV_BIASES)},
+    switches={"qkv_bias": (True, INPUT_BIASES)},
     prepare=gather_experts,
     prefixes=PREFIXES,
 )
@@ -185,14 +186,14 @@ GLM4_MOE = Family(
     config=_glm4_moe_config,
     outer=OUTER,
     inner={
-        **{ours: theirs for ours, theirs in BIASED.items() if ours != "attn.b_O"},
+        **INPUTS_BIASED,
         **QK_NORMS,
         **ROUTER,
         "mlp.b_choice": "mlp.gate.e_score_correction_bias",
         **_shared("shared_experts"),
     },
     layer=LAYER,
-    switches={"attention_bias": (False, _QKV_BIASES)},
+    switches={"attention_bias": (False, INPUT_BIASES)},
     prepare=gather_experts,
     prefixes=PREFIXES,
 )

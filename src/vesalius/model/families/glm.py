@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vesalius.model.config import Config
 from vesalius.model.families.layout import Family, Raw, State, rotary, side_by_side_to_halves
-from vesalius.model.families.llama import BIASED, BIASES, LAYER, OUTER, PREFIXES, gated_rms
+from vesalius.model.families.llama import INPUT_BIASES, INPUTS_BIASED, LAYER, OUTER, PREFIXES, gated_rms
 
 _SIDES = {
     "ln1_post.w": "post_self_attn_layernorm.weight",
@@ -37,9 +37,9 @@ GLM = Family(
     model_types=("glm",),
     config=_config,
     outer=OUTER,
-    inner={ours: theirs for ours, theirs in BIASED.items() if ours != "attn.b_O"},
+    inner=INPUTS_BIASED,
     layer=LAYER,
-    switches={"attention_bias": (True, tuple(name for name in BIASES if name != "attn.b_O"))},
+    switches={"attention_bias": (True, INPUT_BIASES)},
     prepare=_prepared,
     prefixes=PREFIXES,
 )

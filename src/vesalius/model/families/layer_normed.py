@@ -17,6 +17,7 @@ from vesalius.model.families.layout import (
 from vesalius.model.families.llama import (
     BIASED,
     BIASES,
+    INPUT_BIASES,
     LAYER,
     MLP,
     OUTER,
@@ -58,7 +59,7 @@ STABLELM = Family(
     outer=_OUTER,
     inner={**{ours: theirs for ours, theirs in _ATTENTION.items() if ours != "attn.b_O"}, **MLP, **_NORMS},
     layer=LAYER,
-    switches={"use_qkv_bias": (False, ("attn.b_Q", "attn.b_K", "attn.b_V"))},
+    switches={"use_qkv_bias": (False, INPUT_BIASES)},
     prefixes=PREFIXES,
 )
 STARCODER2 = Family(

@@ -20,6 +20,9 @@ MLP = {
 PRE_NORMS = {"ln1.w": "input_layernorm.weight", "ln2.w": "post_attention_layernorm.weight"}
 INNER = {**PRE_NORMS, **ATTENTION, **MLP}
 BIASED = {**INNER, **BIASES}
+#: Many families have biases of queries, keys and values, and none of the output.
+INPUT_BIASES = tuple(name for name in BIASES if name != "attn.b_O")
+INPUTS_BIASED = {**INNER, **{name: BIASES[name] for name in INPUT_BIASES}}
 LAYER, PREFIXES = "layers.{}.", ("model.",)
 
 
@@ -102,7 +105,7 @@ QWEN2 = replace(
     name="qwen2",
     model_types=("qwen2",),
     config=lambda raw: gated_rms(raw, windows=_switchable(raw)),
-    inner={ours: theirs for ours, theirs in BIASED.items() if ours != "attn.b_O"},
+    inner=INPUTS_BIASED,
 )
 QWEN3 = replace(
     LLAMA,
