@@ -58,7 +58,7 @@ def build(argument: dict[str, Any]) -> dict[str, Any]:
     data = read_json(directory / PROMPTS_FILE)
     model, prompts = load_model(directory).eval(), prompts_from(data["prompts"])
     readout = centred_readout(model, prompts)
-    material = Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
+    material = Trial.of(prompts, readout)
     lab = NaturalLab(model, material, seed=argument["seed"])
     pieces = data["pieces"]
     instruments = Instruments(lab, piece=lambda token: pieces[token])

@@ -72,8 +72,7 @@ def measure_contrast(model: Transformer, material: Trial) -> Contrast:
 def contrast_on(model: Transformer, prompts: Prompts) -> Contrast:
     """The contrast of the first of some prompts."""
     prompts = prompts.take(slice(MOST_PROMPTS))
-    readout = prompts.readout(model)
-    return measure_contrast(model, Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts))
+    return measure_contrast(model, Trial.of(prompts, prompts.readout(model)))
 
 
 def contrast_of(

@@ -61,6 +61,11 @@ class Trial:
     answers: Int[Tensor, "prompt pos"] | None = None
     searched: bool = False
 
+    @classmethod
+    def of(cls, prompts: Prompts, readout: Readout) -> "Trial":
+        """Prompts of a natural model beside their counterfactuals, read out like this."""
+        return cls(prompts.batch, prompts.counterfactual_batch, readout, prompts)
+
     def signed(self, model: Transformer) -> Readout:
         """The readout with the logits of right, wrong and the rest beside the score, where the metric is of both."""
         return self.readout if self.prompts is None else self.prompts.signed(self.readout, model)
@@ -120,7 +125,7 @@ def trial(
         if apart_from is not None:
             prompts = _unseen_prompts(prompts, split, rows_of(apart_from))
         readout = centred_readout(specimen.model, prompts) if centred else prompts.readout(specimen.model)
-        return Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
+        return Trial.of(prompts, readout)
     if isinstance(vocabulary, IdVocabulary):
         return _of_ids(specimen, n, seed, () if apart_from is None else rows_of(apart_from))
     assert isinstance(vocabulary, FiniteVocabulary)

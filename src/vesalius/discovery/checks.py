@@ -264,9 +264,7 @@ def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[JsonObject, dict[
 def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
     """What one check gave, or why it refused."""
     material, chose = (
-        None
-        if prompts is None
-        else Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
+        None if prompts is None else Trial.of(prompts, prompts.readout(specimen.model))
         for prompts in (part.prompts, part.chose)
     )
     assert material is not None

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from vesalius.behaviours.apart import wordings
 from vesalius.behaviours.own import RowBehaviour
-from vesalius.behaviours.prompts import SPLITS, Prompts
+from vesalius.behaviours.prompts import SPLITS
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import NothingUnseen, Trial, in_two, trial, unseen_of
 from vesalius.components import Component, Edge
@@ -118,12 +118,11 @@ def _drawn_apart(specimen: Specimen, rank: Trial, seed: int, split: str) -> Tria
             raise
         except BadInput:
             continue
-        return drawn if drawn.prompts is None else _of_prompts(specimen, drawn.prompts.take(slice(0, wanted)))
+        if drawn.prompts is None:
+            return drawn
+        prompts = drawn.prompts.take(slice(0, wanted))
+        return Trial.of(prompts, prompts.readout(specimen.model))
     return trial(specimen, wanted // 8, seed=CHOOSE_SEED + seed, split=split, apart_from=rank)
-
-
-def _of_prompts(specimen: Specimen, prompts: Prompts) -> Trial:
-    return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
 
 
 def _other_rows(specimen: Specimen, rank: Trial, seed: int, others: Sequence[str]) -> tuple[Trial, Trial]:
