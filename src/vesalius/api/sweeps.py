@@ -140,6 +140,7 @@ def _sweep(
     progress: Progress,
 ) -> tuple[Effects, Sweep]:
     kinds = kinds_of(knockout, usual_kind(specimen))
+    resampled = any(kind.from_counterfactual for kind in kinds)
     spread = parts_on(parts, specimen, progress, material=material)
     dictionaries = dictionaries_of(specimen, sparse)
     latents, sets = knockout.sites == LATENTS, list[ComponentSet | PlacedSet]()
@@ -166,12 +167,10 @@ def _sweep(
         if columns and (own := next((site for site in sites if site.at), None)) is not None:
             raise BadInput(f"`by`: {own} names its position already; leave one of them out")
         each = [[site.placed(at)] for site in sites for at in columns] if columns else [[site] for site in sites]
-        sets += placed_sets(
-            each, lambda at: marked(given, at), given.where if any(kind.from_counterfactual for kind in kinds) else None
-        )
-    note_limits(specimen, given.prompts, resampled=any(kind.from_counterfactual for kind in kinds))
+        sets += placed_sets(each, lambda at: marked(given, at), given.where if resampled else None)
+    note_limits(specimen, given.prompts, resampled=resampled)
     contrast = None
-    if any(kind.from_counterfactual for kind in kinds) and given.prompts is not None and material is None:
+    if resampled and given.prompts is not None and material is None:
         progress("replacing everything", 0, 1)
         contrast = contrast_on(specimen.model, given.prompts)
         require_contrast(contrast, specimen.behaviour or "", model=specimen.source or specimen.name, force=force.force)

@@ -5,6 +5,7 @@ at its receiver (`intervene.attribution`). Slopes need a readout that has one; t
 none, so that specimens with a listed vocabulary are read by `contrast`, which takes two more passes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,15 +51,7 @@ class EAP(Method):
         if given.spread is not None:
             scores = attributed_in_parts(given.spread, material, self.slopes, self.rule)
         else:
-            scores = edge_attribution(
-                specimen.model,
-                material.batch,
-                readout,
-                counterfactual=material.counterfactual,
-                where=material.where,
-                steps=self.slopes,
-                rule=self.rule,
-            )
+            scores = self._estimated(edge_attribution, given, readout)
         forwards = 1 + 3 * self.slopes + passes
         return replace(scores_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
@@ -66,19 +59,24 @@ class EAP(Method):
         """For every component the sum of the scores of the edges that leave it, which estimates what replacing it
         costs; no edge is multiplied out.
         """
-        model, material = given.specimen.model, given.material
-        readout, passes = smooth_readout(model, material)
-        sums = sender_attribution(
-            model,
+        model = given.specimen.model
+        readout, passes = smooth_readout(model, given.material)
+        sums = self._estimated(sender_attribution, given, readout)[:, 1:]
+        components = dict(zip(model.components, sums.mean(0).tolist(), strict=True))
+        return Scores(components, {}, 1 + 3 * self.slopes + passes, readout.unit, per_prompt=sums)
+
+    def _estimated(self, estimate: Callable[..., Tensor], given: MethodInput, readout: Readout) -> Tensor:
+        """What an estimate gives of every prompt, with the slopes and the rule of this method."""
+        material = given.material
+        return estimate(
+            given.specimen.model,
             material.batch,
             readout,
             counterfactual=material.counterfactual,
             where=material.where,
             steps=self.slopes,
             rule=self.rule,
-        )[:, 1:]
-        components = dict(zip(model.components, sums.mean(0).tolist(), strict=True))
-        return Scores(components, {}, 1 + 3 * self.slopes + passes, readout.unit, per_prompt=sums)
+        )
 
     def cost(self, work: Workload) -> float:
         """The counterfactual's pass, a forward and a backward pass for each slope, and the readout's two."""
