@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from vesalius.api.door import directory_for, verb
+from vesalius.api.door import directory_for, verb, written
 from vesalius.api.explanations import explained_specimen, read_explanation
 from vesalius.api.plans import plan
 from vesalius.documents.explanation import Explanation
@@ -11,7 +11,7 @@ from vesalius.documents.printed import CellPlan, SurveyPlan
 from vesalius.documents.proposal import Proposal
 from vesalius.documents.request import Request
 from vesalius.documents.whole import KEEP
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.explanations.scientists import LADDER, LADDER_PER_PROMPT
 from vesalius.model.specimen import Specimen
 from vesalius.options import Out, require_drawable
@@ -68,12 +68,8 @@ def improve(
         passes=round(work.passes, 1),
         seconds=round(time.perf_counter() - started, 2),
     )
-    if out:
-        words = ("improve", given.specimen, given.behaviour, f"n{n}", f"seed{seed}")
-        directory = directory_for(out, *words)
-        with result_kept(document):
-            document.write(directory / IMPROVEMENT_FILE)
-    return document
+    words = ("improve", given.specimen, given.behaviour, f"n{n}", f"seed{seed}")
+    return written(document, directory_for(out, *words) if out else None, IMPROVEMENT_FILE)
 
 
 @verb

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from vesalius.api.door import directory_for, findable_model, verb
+from vesalius.api.door import directory_for, findable_model, verb, written
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.options import Out, Paid
 from vesalius.progress import Progress, silent
 from vesalius.runs.directory import CALLS, SPENDING
@@ -130,10 +130,7 @@ def function_reliability(
         usage=None if access is None else call_totals(totals(access.calls)),
         seconds=time.monotonic() - started,
     )
-    study = Reliability.from_data(six_places(study.as_data()))
-    with result_kept(study):
-        study.write(directory / RELIABILITY_FILE)
-    return study
+    return written(Reliability.from_data(six_places(study.as_data())), directory, RELIABILITY_FILE)
 
 
 def check_model(model: str | None, paid: Paid) -> None:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vesalius.api.door import directory_for, verb
+from vesalius.api.door import directory_for, verb, written
 from vesalius.api.runs import require_run
 from vesalius.documents.metric import Metric
-from vesalius.errors import BadInput, result_kept
+from vesalius.errors import BadInput
 from vesalius.files import write_text
 from vesalius.options import Out, Paid
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
@@ -420,7 +420,4 @@ def unit_tests(
         elif model is not None:
             opened = stack.enter_context(model_access(model, directory, paid).open())
         study = unit_test_study(tested, files, opened)
-    study = UnitTests.from_data(six_places(study.as_data()))
-    with result_kept(study):
-        study.write(directory / UNIT_TESTS_FILE)
-    return study
+    return written(UnitTests.from_data(six_places(study.as_data())), directory, UNIT_TESTS_FILE)

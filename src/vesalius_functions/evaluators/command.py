@@ -4,8 +4,8 @@ import shutil
 import time
 from pathlib import Path
 
-from vesalius.api.door import directory_for, verb
-from vesalius.errors import BadInput, choices, result_kept
+from vesalius.api.door import directory_for, verb, written
+from vesalius.errors import BadInput, choices
 from vesalius.files import sha256
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import weights_sha256
@@ -98,8 +98,7 @@ def evaluator_train(
         seconds=round(time.monotonic() - started, 1),
         seen=tuple(seen_marks(splits)),
     )
-    with result_kept(evaluator):
-        evaluator.write(directory / EVALUATOR_FILE)
+    written(evaluator, directory, EVALUATOR_FILE)
     shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
     return evaluator
 
