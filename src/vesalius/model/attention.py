@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vesalius.model.config import Config, Reach, Rotary
 from vesalius.model.fused import attend_fused, may_fuse
 from vesalius.model.hooks import Tap
-from vesalius.model.mlp import HALF, NormLayer, affine, widened
+from vesalius.model.mlp import HALF, NormLayer, affine, gpu_kernels, widened
 
 # Where tokens stand: positions, which tokens may attend to which, and the rotation of queries and keys.
 
@@ -122,10 +122,14 @@ def rotate(
     d_rotary = cos.shape[-1]
     if d_rotary < x.shape[-1]:
         return torch.cat([rotate(x[..., :d_rotary], cos, sin), x[..., d_rotary:]], -1)
+    if x.ndim == 4 and d_rotary & (d_rotary - 1) == 0 and (kernels := gpu_kernels(x)) is not None:
+        return kernels.rotated(x, cos, sin)
     first, second = x.chunk(2, -1)
-    if x.dtype in HALF:  # every product is rounded, as in the reference models
-        return x * cos + torch.cat([-second, first], -1) * sin
     rotated, half = x * cos, d_rotary // 2
+    if x.dtype in HALF:  # every product is rounded, as in the reference models
+        rotated[..., :half] -= second * sin[..., :half]
+        rotated[..., half:] += first * sin[..., half:]
+        return rotated
     rotated[..., :half].addcmul_(second, sin[..., :half], value=-1)
     rotated[..., half:].addcmul_(first, sin[..., half:])
     return rotated

@@ -35,7 +35,8 @@ def attend_fused(
     share of the softmax and have no value.
     """
     share = q.shape[2] // k.shape[2]
-    if share > 1:  # only some kernels share keys between heads, and the others would fall back on the whole table
+    shared = share > 1 and attend is None and sinks is None and shares_keys(q, k, v)
+    if share > 1 and not shared:
         k, v = (x.repeat_interleave(share, 2) for x in (k, v))
     if sinks is not None:
         first, width = int(attend is None), v.shape[-1]
@@ -50,8 +51,20 @@ def attend_fused(
     if q.is_meta:
         z = _Planned.apply(q, k, v)
     else:
-        z = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, scale=1 / divisor)
+        causal, scale = bias is None, 1 / divisor
+        z = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=shared)
     return z.transpose(1, 2)
+
+
+def shares_keys(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether there is a kernel in which query heads share keys and values. Only some do, on a GPU; the others would
+    fall back on the whole table.
+    """
+    if not q.is_cuda or torch.is_grad_enabled():
+        return False
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    given = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, True, True)  # no mask, no dropout, causal, shared
+    return torch.backends.cuda.can_use_flash_attention(given)
 
 
 #: Kernels want head sizes that are multiples of this.

@@ -1,5 +1,8 @@
 """Multilayer perceptrons: plain, gated, or made of experts."""
 
+from functools import cache
+from types import ModuleType
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -26,14 +29,34 @@ def affine(
     return product if weight.numel() >= _LARGE and not bool(bias.any()) else product.add_(bias)
 
 
-# LayerNorm and RMSNorm, and a part's share of what they put out.
+# Half precision: float32 where sums are taken, and on a GPU kernels of our own.
 
 HALF = (torch.bfloat16, torch.float16)
+
+
+def gpu_kernels(x: Tensor) -> ModuleType | None:
+    """The kernels for half precision (`model.kernels`), where a GPU can build them and nothing needs a gradient."""
+    return _built(x.device, x.dtype) if x.is_cuda and x.dtype in HALF and not torch.is_grad_enabled() else None
+
+
+@cache
+def _built(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
+    try:
+        from vesalius.model import kernels
+
+        kernels.rotated(*(torch.zeros(1, 1, 1, 16, dtype=dtype, device=device) for _ in "xcs"))
+        kernels.gated(*(torch.zeros(16, dtype=dtype, device=device) for _ in "gi"))
+    except Exception:  # whatever Triton lacks here, such as a compiler, the formulas do not need it
+        return None
+    return kernels
 
 
 def widened(x: Tensor) -> Tensor:
     """Half precision as float32, anything else as it is."""
     return x.float() if x.dtype in HALF else x
+
+
+# LayerNorm and RMSNorm, and a part's share of what they put out.
 
 
 class NormLayer(nn.Module):
@@ -44,17 +67,32 @@ class NormLayer(nn.Module):
         self.kind, self.eps, self.prefix = kind, eps, prefix
         self.w = nn.Parameter(torch.ones(width)) if kind != "none" else None
         self.b = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
+        self._narrowed: tuple[tuple[int, int, torch.dtype], Tensor | None] | None = None
 
     def forward(self, x: Float[Tensor, "*batch width"], tap: Tap) -> Float[Tensor, "*batch width"]:
         if self.w is None:
             return x
-        if self.kind == "rms" and tap.idle and x.dtype in HALF:
-            return F.rms_norm(x.float(), self.w.shape, self.w, self.eps).to(x.dtype)
+        on_gpu = x.is_cuda and not torch.is_grad_enabled()
+        if self.kind == "rms" and tap.idle and (on_gpu or x.dtype in HALF):
+            if on_gpu and (narrow := self._narrow(x.dtype)) is not None:
+                return F.rms_norm(x, narrow.shape, narrow, self.eps)  # in float32 inside of the kernel
+            return F.rms_norm(widened(x), self.w.shape, self.w, self.eps).to(x.dtype)
         centred = self._centred(x)
         scale = tap(f"{self.prefix}.hook_scale", self._size(centred))
         out = centred / scale
         out = out * self.w if torch.is_grad_enabled() else out.mul_(self.w)
         return tap(f"{self.prefix}.hook_normalized", (out if self.b is None else out + self.b).to(x.dtype))
+
+    def _narrow(self, dtype: torch.dtype) -> Float[Tensor, " width"] | None:
+        """The weight in half precision; None where it would be rounded. It is looked at once for as long as it stays,
+        since a look waits for the device.
+        """
+        assert self.w is not None
+        state = self.w.data_ptr(), self.w._version, dtype
+        if self._narrowed is None or self._narrowed[0] != state:
+            narrow = self.w.to(dtype)
+            self._narrowed = state, narrow if bool((narrow.to(self.w.dtype) == self.w).all()) else None
+        return self._narrowed[1]
 
     def scale(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch 1"]:
         """What the norm divides by."""
@@ -112,7 +150,8 @@ class Mlp(nn.Module):
             if torch.is_grad_enabled():
                 post = self.act(gate) * inner
             elif tap.idle and self.act is F.silu:
-                post = F.silu(gate, inplace=True).mul_(inner)
+                kernels = gpu_kernels(gate)
+                post = F.silu(gate, inplace=True).mul_(inner) if kernels is None else kernels.gated(gate, inner)
             else:
                 post = self.act(gate).mul_(inner)
         post = tap(self.prefix + "hook_post", post)
