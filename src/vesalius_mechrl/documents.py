@@ -14,7 +14,7 @@ from vesalius.documents.circuit import Score
 from vesalius.documents.metric import Figure
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import PromptedDocument, Request
-from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first, made, prompts, subject_of
+from vesalius.documents.view import Answer, Facts, Sheet, Text, View, join_first, join_names, made, prompts, subject_of
 
 Mode = Literal["paper", "corrected"]
 #: Steps after which the published preliminary version had collapsed.
@@ -355,21 +355,16 @@ class Related(Record):
     @property
     def said(self) -> str:
         """The relation as a phrase about the heads, which it names."""
-        heads = join_words(self.heads)
+        heads = join_names(self.heads)
         if self.relation == "redundant":
             return f"{heads} are mutually redundant ({'each acts' if self.acts else 'none acts'} alone)"
         if self.relation == "backup_of":
-            backups = f"{'is a backup' if len(self.backups) == 1 else 'are backups'} of {join_words(self.acts)}"
-            return f"{join_words(self.backups)} {backups}"
+            backups = f"{'is a backup' if len(self.backups) == 1 else 'are backups'} of {join_names(self.acts)}"
+            return f"{join_names(self.backups)} {backups}"
         if self.relation == "opposed":
             return f"{heads} only seem to stand in for each other: one of them works against the answer"
-        alone = "" if not self.open else f" (whether {join_words(self.open)} {_act(self.open)} alone is open)"
+        alone = "" if not self.open else f" (whether {join_names(self.open)} {_act(self.open)} alone is open)"
         return f"{heads} matter together{alone}"
-
-
-def join_words(names: Sequence[str]) -> str:
-    """A list in a sentence."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _act(names: Sequence[str]) -> str:

@@ -1,10 +1,11 @@
 """Explanations in plain English, generated from the results and from nothing else."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims import input_words
 from vesalius.explanations.claims.base import worst_of
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
@@ -118,7 +119,7 @@ def note(
 def _effect(necessary: ClaimRecord) -> str:
     """Every replacement with what it changed, the strongest first."""
     shown = [f"{one.value or 0:.1%} ({one.experiment.removesuffix(' replacement')})" for one in necessary.evidence]
-    return f"replacing it changed {_listed(shown)} of the outputs"
+    return f"replacing it changed {join_names(shown)} of the outputs"
 
 
 def _judgement(computes: ClaimRecord) -> str:
@@ -160,7 +161,7 @@ def which_fit(fitting: Sequence[Wiring]) -> str:
     """Why it is not decided what a component reads, for more than one wiring or none."""
     if not fitting:
         return "no set of inputs that was tried fits"
-    return f"{' or '.join(_listed(map(_plain_name, one.senders)) for one in fitting)} fit"
+    return f"{' or '.join(join_names(map(_plain_name, one.senders)) for one in fitting)} fit"
 
 
 def _measured_reads(receiver: str, reads: Sequence[str], wired: Wired) -> list[str] | None:
@@ -181,7 +182,7 @@ def _reading(component: Component, facts: Facts, wired: Wired, *, matters: bool)
     inputs = [one for one in (TOKENS, INDICES) if one in variable.reads]
     reads = [*map(str, facts.parents(component)), *inputs]
     measured = _measured_reads(name, reads, wired)
-    listed = _listed(map(_plain_name, reads)) if reads else "nothing but the mask"
+    listed = join_names(map(_plain_name, reads)) if reads else "nothing but the mask"
     if measured is None:
         fitting = wired.get(name)
         text = "" if fitting is None else f" What it reads is not decided: {which_fit(fitting)}."
@@ -189,7 +190,7 @@ def _reading(component: Component, facts: Facts, wired: Wired, *, matters: bool)
     elif set(measured) == set(reads):
         text = f" It reads {listed}."
     else:
-        shown = f"It reads {_listed(map(_plain_name, measured))}" if measured else "No exchange of its inputs shows"
+        shown = f"It reads {join_names(map(_plain_name, measured))}" if measured else "No exchange of its inputs shows"
         text = f" {shown}; in the program it reads {listed}."
     return text + _readers(component, facts, wired, matters=matters)
 
@@ -205,7 +206,7 @@ def _readers(component: Component, facts: Facts, wired: Wired, *, matters: bool)
         ("In the program it is read by", [reader for reader in program if reader not in every]),
     )
     if any(readers for _, readers in parts):
-        return "".join(f" {said} {_listed(map(_plain_name, readers))}." for said, readers in parts if readers)
+        return "".join(f" {said} {join_names(map(_plain_name, readers))}." for said, readers in parts if readers)
     return " Outputs change when it is replaced, but what reads it was not found." if matters else ""
 
 
@@ -228,7 +229,7 @@ def information_flow(
     sentences = []
     for component, variable in facts.program.variables.items():
         if component in standing_in:
-            sentences.append(f"{component} stands in for {_listed(standing_in[component])}.")
+            sentences.append(f"{component} stands in for {join_names(standing_in[component])}.")
             continue
         if variable.family == "nothing":
             sentences.append(f"What {component} does was not found.")
@@ -240,14 +241,16 @@ def information_flow(
             sources = ["the attention mask (it counts what is in view)"]
         verb = "moves information across positions" if component.is_head else "works at each position"
         where = "In the program, " if shown is None else ""
-        sentences.append(f"{where}{component} reads {_listed(sources) or 'nothing that an exchange shows'} and {verb}.")
+        sentences.append(
+            f"{where}{component} reads {join_names(sources) or 'nothing that an exchange shows'} and {verb}."
+        )
         unread = not facts.readers(component) and not _output_reads(component, facts) and str(component) not in read
         if component in matters and unread:
             sentences.append(f"What reads {component} was not found.")
     output = facts.program.output
     if output is not None:
         shown = _measured_reads(OUTPUT, output.reads, wired)
-        named = _listed(map(_plain_name, output.reads if shown is None else shown))
+        named = join_names(map(_plain_name, output.reads if shown is None else shown))
         start = "In the program, the output" if shown is None else "The output"
         sentences.append(f"{start} is read off {named or 'nothing that an exchange shows'}.")
     return " ".join(sentences)
@@ -307,14 +310,9 @@ def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Name
         named, said = names.operations.get(output.reads[0]), names.words(output.reads[0])
         is_value = isinstance(last, Table) and named is not None and named.exact == "values"
         return said if is_value or said.startswith("a value ") else f"a value for {said}"
-    return f"a value that depends on {_listed(_plain_name(name) for name in output.reads)}"
+    return f"a value that depends on {join_names(_plain_name(name) for name in output.reads)}"
 
 
 def _plain_name(name: str) -> str:
     plain = {TOKENS: "the token", INDICES: "the position", OTHERS: "other components", OUTPUT: "the output"}
     return plain.get(name, name)
-
-
-def _listed(names: Iterable[str]) -> str:
-    items = list(names)
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

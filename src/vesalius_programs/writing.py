@@ -26,6 +26,7 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims import (
     Aggregates,
     Claim,
@@ -40,7 +41,6 @@ from vesalius.explanations.claims import (
     worded,
 )
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
-from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.interchange import ELSEWHERE
 from vesalius.explanations.claims.necessary import is_inert
 from vesalius.explanations.claims.wiring import OTHERS, OUTPUT, Wired, wirings

@@ -20,9 +20,9 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.performance import Performance
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import BackupOf, Redundant, Together, check
-from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.laboratory import END, NaturalLab
 from vesalius.files import write_json
 from vesalius.model.config import Config

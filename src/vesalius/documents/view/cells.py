@@ -161,6 +161,12 @@ def subject_of(specimen: str | None, behaviour: str | None) -> str:
     return ", ".join(filter(None, (specimen, behaviour and title_of(behaviour))))
 
 
+def join_names(names: Iterable[object]) -> str:
+    """Names in a sentence: a, b and c."""
+    texts = list(map(str, names))
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
 def join_first(items: Iterable[str], most: int, *, total: int | None = None) -> str:
     """The first names of a list, and how many there are in all where some are left out."""
     names = list(items)

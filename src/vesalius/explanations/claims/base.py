@@ -25,6 +25,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput
 from vesalius.explanations.laboratory import GrowingLab, Lab
 from vesalius.explanations.laboratory.base import PerPrompt
@@ -263,12 +264,6 @@ def _may_leave(evidence: Evidence, lab: GrowingLab) -> bool:
         return False  # it is open for another reason, which more prompts do not change
     error = (high - value if value < bar else value - low) / lab.limit()
     return abs(value - bar) + error > lab.limit(-1) * error * (lab.n / lab.most) ** 0.5
-
-
-def join_names(names: Sequence[object]) -> str:
-    """Names in a sentence: a, b and c."""
-    texts = [str(name) for name in names]
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def rounded(value: float | Tensor | None) -> float | None:

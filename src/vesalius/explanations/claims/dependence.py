@@ -28,6 +28,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import (
     Claim,
@@ -35,7 +36,6 @@ from vesalius.explanations.claims.base import (
     ComponentName,
     Outcome,
     all_of,
-    join_names,
     level_for,
     marked,
     rounded,

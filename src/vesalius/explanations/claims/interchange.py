@@ -27,13 +27,13 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims.base import (
     CELL_CASES,
     MIN_WORST_CELL,
     Claim,
     Hypothesis,
     Outcome,
-    join_names,
     rounded,
     share_interval_at,
     worst_cell,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     CANDIDATES,
@@ -26,7 +27,6 @@ from vesalius.explanations.claims.base import (
     against,
     all_of,
     either,
-    join_names,
     marked,
     mean_evidence,
     named,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vesalius.components import Component
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     CANDIDATES,
@@ -24,7 +25,6 @@ from vesalius.explanations.claims.base import (
     either,
     exceeds,
     given,
-    join_names,
     judged,
     mean_evidence,
     named,

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims.base import (
     ALPHA,
     LOSSES,
@@ -33,7 +34,6 @@ from vesalius.explanations.claims.base import (
     all_of,
     below,
     first_interval,
-    join_names,
     judged,
     lower_end,
     marked,

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import SHOWN, Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.attending import why_it_attends
 from vesalius.explanations.claims.base import (
@@ -34,7 +35,6 @@ from vesalius.explanations.claims.base import (
     Outcome,
     above,
     all_of,
-    join_names,
     marked,
     mean_evidence,
     rounded,

@@ -29,8 +29,9 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims.base import join_names, rounded, share_interval_at
+from vesalius.explanations.claims.base import rounded, share_interval_at
 from vesalius.explanations.laboratory import CircuitLab
 from vesalius.explanations.laboratory.inputs import TOKENS, PathsInto
 from vesalius.rasp import Aggregate, Expression, Program, SelectorWidth, Variable

@@ -11,6 +11,7 @@ from dataclasses import replace
 from vesalius.components import Component
 from vesalius.documents.claims import NotAsked
 from vesalius.documents.explanation import ClaimRecord
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims import (
     ActsAt,
     ActsAtAnswer,
@@ -41,7 +42,7 @@ from vesalius.explanations.claims import (
     WritesAnswer,
     check,
 )
-from vesalius.explanations.claims.base import MIN_EFFECT, join_names, level_for
+from vesalius.explanations.claims.base import MIN_EFFECT, level_for
 from vesalius.explanations.claims.necessary import NEUTRAL, measure_necessary, shows_early, spared_by
 from vesalius.explanations.claims.paths import examine_whole_path
 from vesalius.explanations.laboratory import END, REPORTED, SECOND_LOOK, NaturalLab, Replacement

@@ -8,7 +8,8 @@ import torch
 from vesalius.components import Component
 from vesalius.documents.claims import NotAsked
 from vesalius.documents.explanation import TOKENS, ClaimRecord, Tag, Verdict
-from vesalius.explanations.claims.base import MIN_EFFECT, join_names
+from vesalius.documents.view import join_names
+from vesalius.explanations.claims.base import MIN_EFFECT
 from vesalius.explanations.laboratory import END, NaturalLab
 from vesalius.explanations.laboratory.answers import ANSWER
 from vesalius.explanations.laboratory.runs import MEANINGS, SINKS, AttentionPort

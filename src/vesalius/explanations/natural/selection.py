@@ -25,9 +25,10 @@ from vesalius.components import Component
 from vesalius.discovery.account import NamedSet, SetRuns, choose_set, given_set, measure_account
 from vesalius.discovery.head_tests import Target, masses
 from vesalius.documents.account import BAR, Account
+from vesalius.documents.view import join_names
 from vesalius.documents.whole import LEAST_MOST, MOST_SHARE
 from vesalius.explanations.claims.attending import MIN_ATTENTION_LOSS
-from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_MASS, MIN_SAMPLES, join_names
+from vesalius.explanations.claims.base import MIN_CUT_EFFECT, MIN_MASS, MIN_SAMPLES
 from vesalius.explanations.claims.paths import neighbours, written_figures
 from vesalius.explanations.laboratory import NaturalLab
 from vesalius.explanations.laboratory.runs import (

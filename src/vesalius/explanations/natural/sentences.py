@@ -8,8 +8,8 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.claims import PartSpecificity
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
+from vesalius.documents.view import join_names
 from vesalius.explanations.claims.attending import PUT_IN, meaning
-from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.mlps import LENS, THIRD
 from vesalius.explanations.claims.necessary import COSTS_NOTHING, is_inert, spared_by
 from vesalius.explanations.laboratory import END

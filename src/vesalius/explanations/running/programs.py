@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.documents.view import join_names
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.running.rules import CONDITIONS, Tokens, asked, is_positional, require_rule, target
 
@@ -112,8 +113,7 @@ def _said(mixture: Mixture) -> str:
     """The targets of a mixture with their weights, which one alone does not need."""
     if len(mixture) == 1:
         return target(mixture[0][0])
-    parts = [f"{target(rule)} ({weight:.2f})" for rule, weight in mixture]
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return join_names(f"{target(rule)} ({weight:.2f})" for rule, weight in mixture)
 
 
 def _mixed(mixture: Mixture, tokens: Tokens) -> Float[Tensor, "prompt query key"]:
