@@ -216,6 +216,9 @@ def _custom(metric: Callable[[Tensor, Tensor, Tensor], Tensor], question: Questi
             raise BadInput(
                 f"metric {metric_name(metric)} returned {shape} for {len(prompt)} rows; return one number per row"
             )
+        if value.is_complex():
+            raise BadInput(f"metric {metric_name(metric)} returned complex numbers; return one real number per row")
+        value = value if value.is_floating_point() else value.float()
         if not value.is_meta and not bool(value.isfinite().all()):
             row = int((~value.isfinite()).nonzero()[0])
             raise BadInput(
