@@ -109,6 +109,14 @@ def test_a_metric_may_say_yes_or_no_or_count() -> None:
     def counted(logits: Tensor, answers: Tensor, wrongs: Tensor) -> Tensor:
         return right(logits, answers, wrongs).long()
 
+    graded = ves.load("arithmetic", behaviour="addition:signs=-+,high=99,shots=0", metric=right)
+    with pytest.raises(BadInput, match="metric right has no slope in the logits, which this follows; take the method"):
+        ves.discover(graded, n=8)
+    whole = ves.discover(graded, "sweep", n=16, keep=0.5, most=16).whole
+    assert whole is not None
+    assert whole.found
+    assert whole.edges  # all inside: none can be ranked
+
     def complex_numbers(logits: Tensor, answers: Tensor, wrongs: Tensor) -> Tensor:
         return logits[:, 0] + 0j
 
