@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Ablation, Zero
+from vesalius.intervene.exchanging import END
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.sites import PlacedSite, SiteValues, site_scores
@@ -82,8 +83,11 @@ def _where(site: Site, length: int, width: int, *, all_of_prompt: bool = False) 
         return None
     mask = torch.zeros(1, width, dtype=torch.bool)
     for at in site.at or range(length):
+        at = -1 if at == END else at
         if not isinstance(at, int) or not -length <= at < length:
-            raise BadInput(f"site {site}: the prompt has positions 0 to {length - 1}, or -1 (the last token) and down")
+            raise BadInput(
+                f"site {site}: the prompt has positions 0 to {length - 1}, or -1 (the last token, also {END}) and down"
+            )
         mask[0, at if at >= 0 else length + at] = True
     return mask
 
