@@ -121,6 +121,8 @@ class Replacements:
         readout, n = self.material.signed(self.model), len(self.material.batch)
         every = torch.arange(n, device=logits.device)
         score, sides = parted(readout.score(chosen_logits(readout, logits, every), every).float().cpu())
+        if not bool(score.isfinite().all()) or bool(logits.isnan().any()):
+            raise BadInput("the model's logits are not finite on these prompts; check its weights for overflow")
         vocabulary = self.specimen.vocabulary
         if not isinstance(vocabulary, TextVocabulary):
             lengths = [len(row) for row in self._tokens()]
