@@ -23,13 +23,13 @@ from vesalius.errors import BadInput, Note
 from vesalius.explanations.natural.explain import explain_natural
 from vesalius.intervene import engine
 from vesalius.intervene.ablations import Resample, Zero
-from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.attribution import attribute, edge_attribution
 from vesalius.intervene.circuits import CircuitRuns
 from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.patterns import PatternEdits
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.probes import HeadInputs
-from vesalius.intervene.readout import all_logits
+from vesalius.intervene.readout import Readout, all_logits
 from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.sites import SiteValues, placed_sets, site_scores
 from vesalius.intervene.values import Batch, activations, zeros
@@ -84,6 +84,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "cohere": {},
     "arcee": {},
 }
+#: Layers that are one mixer each.
+NO_MLPS = {"mamba2": {"num_heads": 6, "head_dim": 8, "state_size": 4, "n_groups": 2, "num_key_value_heads": None}}
 
 
 FEW_EXPERTS = {"GptOss": {"num_local_experts": 4, "num_experts_per_tok": 2}}
@@ -97,7 +99,7 @@ def model_of() -> Callable[[str], Any]:
     def make(kind: str) -> Any:
         if kind not in made:
             torch.manual_seed(3)
-            config = transformers.AutoConfig.for_model(kind, **{**COMMON, **MODELS[kind]})
+            config = transformers.AutoConfig.for_model(kind, **{**COMMON, **{**MODELS, **NO_MLPS}[kind]})
             model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
             with torch.no_grad():
                 for weight in model.parameters():
@@ -427,3 +429,27 @@ def test_what_cannot_be_wrapped_says_why(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("vesalius.model.huggingface.installed", lambda: False)
     with pytest.raises(BadInput, match=r"or wrap transformers' own module: pip install 'vesalius\[transformers\]'"):
         from_transformers(transformers.XLNetLMHeadModel(config))
+
+
+@pytest.mark.slow
+def test_attribution_where_a_layer_has_no_mlp(model_of: Callable[[str], Any]) -> None:
+    """Nothing is written there on either prompt, so nothing is attributed; heads have what a gradient gives them."""
+    wrapped, batch, other = from_transformers(model_of("mamba2")), Batch(tokens_of(0)), Batch(tokens_of(1))
+    readout = Readout(lambda logits, _: logits[:, 0, 5] - logits[:, 0, 6], torch.full((3, 1), 6))
+    scores = attribute(wrapped, batch, readout, Resample().table(wrapped, batch, counterfactual=other))
+    of_mlps = [place for place, part in enumerate(wrapped.components) if part.head is None]
+    assert not scores[:, of_mlps].any()
+    tokens, hook = tokens_of(0), "blocks.1.attn.hook_z"
+    new = wrapped.run_with_cache(tokens_of(1))[1][hook]
+    with torch.enable_grad():
+        kept: list[Tensor] = []
+
+        def leaf(z: Tensor, _: object) -> Tensor:
+            kept.append(z.detach().requires_grad_())
+            return kept[-1]
+
+        logits = wrapped.run_with_hooks(tokens, fwd_hooks=[(hook, leaf)])[:, 6]
+        (slope,) = torch.autograd.grad((logits[:, 5] - logits[:, 6]).sum(), kept)
+    expected = ((kept[0] - new) * slope).sum((1, 3))
+    of_heads = [place for place, part in enumerate(wrapped.components) if part.layer == 1 and part.head is not None]
+    torch.testing.assert_close(scores[:, of_heads], expected.detach().to(scores), rtol=1e-3, atol=1e-4)

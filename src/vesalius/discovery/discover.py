@@ -299,14 +299,13 @@ def _scores_of(scores: Mapping[object, object], forwards: float, name: str) -> S
             number = None
         if number is None:
             raise BadInput(f"method {name!r} gave {quoted(str(part), 40)} {quoted(score, 40)}; give one number")
-        edge = Edge.parse(str(part)) if "->" in str(part) else None
-        one = edge or Component.parse(str(part))
+        one = Edge.parse(str(part)) if "->" in str(part) else Component.parse(str(part))
         if one in edges or one in components:
             raise BadInput(f"method {name!r} scored {one} twice, under two names; give one score")
-        if edge is None:
-            components[one] = number
+        if isinstance(one, Edge):
+            edges[one] = number
         else:
-            edges[edge] = number
+            components[one] = number
     scored = set(components)
     for edge, number in edges.items():
         if edge.sender is not None and edge.sender not in scored:
