@@ -85,6 +85,9 @@ def test_all_sites_of_a_kind() -> None:
     assert [str(site) for site in sites_of("mlp_post", small_config(experts=experts))] == ["L0.mlp_post"]
     with pytest.raises(BadInput, match="made of experts"):
         parse_sites("L1.mlp_post", small_config(experts=experts))
+    everywhere = small_config(experts={**experts, "layers": (0, 1)})  # what is left is nothing, and is not swept
+    with pytest.raises(BadInput, match=r"L0\.mlp_pre: the MLP of layer 0 is made of experts; take L0\.mlp_out or an"):
+        sites_of("mlp_pre", everywhere)
 
 
 def test_components_alone_are_left_to_the_engine() -> None:

@@ -95,6 +95,16 @@ class Shape(Protocol):
     def n_heads(self) -> int: ...
 
 
+def headless(layer: int, shape: Shape) -> str | None:
+    """What a layer of a wrapped model says that has groups of channels in the place of heads; None of any other."""
+    if layer not in getattr(shape, "mixers", ()):
+        return None
+    return (
+        f"layer {layer} of this wrapped {getattr(shape, 'wrapped', '')} model has groups of channels in the place of "
+        "heads, without queries, keys, values or patterns"
+    )
+
+
 class Named:
     """A place in a model whose name `str` prints and `parse` reads: a component, an edge, a site (`vesalius.sites`)."""
 
@@ -190,6 +200,11 @@ class Component(Named):
         kind = "a neuron" if self.is_neuron else "an expert"
         if not wanted:
             raise BadInput(f"component {self} is {kind}; heads and MLPs are needed here, such as L0H0 or L0_MLP")
+        if wrapped := getattr(shape, "wrapped", None):
+            raise BadInput(
+                f"component {self}: neurons and experts are not taken apart in a wrapped {wrapped} model; take "
+                f"L{self.layer}_MLP, or a model of the families of `vesalius models`"
+            )
         width, experts = getattr(shape, "d_mlp", None), getattr(shape, "experts", None)
         if width is None:  # a circuit's own sizes, which say nothing about MLPs
             return
@@ -281,6 +296,8 @@ class Edge(Named):
             raise BadInput(
                 f"edge {self} is not in this model: its blocks are parallel, MLPs do not read their own heads"
             )
+        if self.receiver is not None and self.receiver.is_head and (why := headless(self.receiver.layer, shape)):
+            raise BadInput(f"edge {self}: {why}: what one of them reads cannot be replaced alone; replace it whole")
         return self
 
     def __str__(self) -> str:

@@ -143,7 +143,10 @@ def visible(text: str) -> str:
 
 def quoted(value: object, limit: int = LONGEST_QUOTE) -> str:
     """The repr of an input for a message, cut after `limit` characters."""
-    text = repr(value[:limit] if isinstance(value, (str, bytes)) else value)
+    try:
+        text = repr(value[:limit] if isinstance(value, (str, bytes)) else value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        text = f"a {type(value).__name__} that cannot be written"
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

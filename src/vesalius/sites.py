@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from vesalius.components import Component, Edge, Named, Names, Shape, split_names
+from vesalius.components import Component, Edge, Named, Names, Shape, headless, split_names
 from vesalius.errors import BadInput, choices, quoted
 
 #: The activations of a layer, and the end of the hook's name.
@@ -100,29 +100,34 @@ class Activation(Named):
 
     def within(self, shape: Shape) -> "Activation":
         """Return self if the model has this activation, else say what the model has."""
+        if why := self.missing(shape):
+            raise BadInput(f"site {self}{why}")
+        return self
+
+    def missing(self, shape: Shape) -> str | None:
+        """Why a model does not have this activation, and what it has instead; None where it does."""
         if self.layer >= shape.n_layers or (self.head or 0) >= shape.n_heads:
-            raise BadInput(
-                f"site {self} is not in this model; it has layers 0 to {shape.n_layers - 1} with heads 0 to "
-                f"{shape.n_heads - 1}"
-            )
+            return f" is not in this model; it has layers 0 to {shape.n_layers - 1} with heads 0 to {shape.n_heads - 1}"
         if self.kind == "resid_mid" and getattr(shape, "parallel", False):
-            raise BadInput(
-                f"site {self}: blocks of this model are parallel, so nothing lies between attention and MLP; take "
+            return (
+                ": blocks of this model are parallel, so nothing lies between attention and MLP; take "
                 f"L{self.layer}.resid_pre or L{self.layer}.resid"
             )
         wrapped = getattr(shape, "wrapped", None)
+        if self.kind in OF_HEADS and self.kind != "z" and (why := headless(self.layer, shape)):
+            return f": {why}; take L{self.layer}H0, L{self.layer}.attn_out or L{self.layer}.resid"
         if wrapped and self.kind in NOT_IN_WRAPPED:
-            raise BadInput(
-                f"site {self}: {self.kind} is not seen in a wrapped {wrapped} model; take a stream "
-                f"(L{self.layer}.resid, L{self.layer}.mlp_out), a head (L{self.layer}H0) or an edge (L0_MLP->L1H0.q)"
+            return (
+                f": {self.kind} is not seen in a wrapped {wrapped} model; take a stream (L{self.layer}.resid, "
+                f"L{self.layer}.mlp_out), a head (L{self.layer}H0) or an edge (L0_MLP->L1H0.q)"
             )
         experts = getattr(shape, "experts", None)
         if self.kind in ("mlp_pre", "mlp_post") and experts is not None and self.layer in experts.layers:
-            raise BadInput(
-                f"site {self}: the MLP of layer {self.layer} is made of experts; take L{self.layer}.mlp_out or an "
-                f"expert, L{self.layer}E0"
+            return (
+                f": the MLP of layer {self.layer} is made of experts; take L{self.layer}.mlp_out or an expert, "
+                f"L{self.layer}E0"
             )
-        return self
+        return None
 
     def __str__(self) -> str:
         return f"L{self.layer}{'' if self.head is None else f'H{self.head}'}.{self.kind}"
@@ -247,8 +252,8 @@ def only_components(sites: Iterable[Site]) -> bool:
 
 
 def sites_of(kinds: str | Sequence[str], shape: Shape) -> list[Site]:
-    """All sites of some kinds, `resid,q`: layer by layer, of kinds that heads have head by head. A single name, such as
-    `L3H1.q`, stands for itself.
+    """All sites of some kinds, `resid,q`: layer by layer, of kinds that heads have head by head, without layers that
+    have none of the kind; refused where no layer has. A single name, such as `L3H1.q`, stands for itself.
     """
     names = [str(one) for one in split_names(kinds)]
     if not names:
@@ -264,8 +269,7 @@ def _all_of(kind: str, shape: Shape) -> list[Site]:
         meant = f"; did you mean {_ALSO[near[0]]}?" if near else ""
         raise BadInput(f"`sites` {quoted(kind, 40)} does not exist{meant}; choose of {choices(KINDS)}")
     own = _ALSO[kind]
-    experts = getattr(shape, "experts", None)
-    without = () if experts is None or own not in ("mlp_pre", "mlp_post") else experts.layers
-    layers = [layer for layer in range(shape.n_layers) if layer not in without]
     heads = range(shape.n_heads) if own in OF_HEADS else (None,)
-    return [Site(Activation(layer, own, head).within(shape)) for layer in layers for head in heads]
+    every = [Activation(layer, own, head) for layer in range(shape.n_layers) for head in heads]
+    there = [one for one in every if one.missing(shape) is None]
+    return [Site(one) for one in there or [every[0].within(shape)]]

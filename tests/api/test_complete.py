@@ -164,3 +164,18 @@ def test_what_cannot_be_asked_is_refused(specimen: Specimen, options: dict, said
 def test_a_circuit_does_not_write_text() -> None:
     with pytest.raises(BadInput, match="does not write text"):
         ves.complete("frac_prevs", prompt="x", edits="L0H0")
+
+
+def test_the_end_is_the_last_token_of_a_prompt_of_ones_own(specimen: Specimen) -> None:
+    """Where the answer is read, as in a behaviour's prompts: in `what_if` and in `complete` alike."""
+    for name in ("L1.resid", "L1H0.q", "L0_MLP->L1H0.v"):
+        last, end = (ves.complete(specimen, prompt=PROMPT, edits=f"{name}@{at}", tokens=2) for at in ("-1", "end"))
+        assert last.next == end.next
+        last, end = (
+            ves.what_if(specimen, f"{name}@{at}", prompt=PROMPT, source=SOURCE).edited.value for at in ("-1", "end")
+        )
+        assert last == end
+    last, end = (ves.what_if(specimen, "L1H0", prompt=PROMPT, at=at).edited.value for at in (-1, "end"))
+    assert last == end
+    with pytest.raises(BadInput, match="these prompts have no such role; give a position"):
+        ves.what_if("frac_prevs", "L0_MLP@end", n=2)  # read at every position

@@ -43,10 +43,12 @@ def test_zeroed_components_equal_plain_hooks(specimen: Specimen) -> None:
     assert result.effect.n == 6
 
 
-def test_the_effect_is_that_of_a_sweep(specimen: Specimen) -> None:
-    effects = ves.sweep(specimen, kind="resample", components=["L1H2"], n=8, seed=1)
-    result = ves.what_if(specimen, ["L1H2"], kind="resample", n=8, seed=1)
-    assert result.effect.value == pytest.approx(float(effects.mean[0]), abs=1e-6)
+@pytest.mark.parametrize("kind", ["zero", "mean", "resample"])
+def test_the_effect_is_that_of_a_sweep(specimen: Specimen, kind: str) -> None:
+    for name in ("L1H2", "L0_MLP@1", "L0.mlp_out"):
+        effects = ves.sweep(specimen, kind=kind, components=[name], n=8, seed=1)
+        result = ves.what_if(specimen, name, kind=kind, n=8, seed=1)
+        assert result.effect.value == pytest.approx(float(effects.mean[0]), abs=1e-6)
 
 
 def test_patching_brings_the_other_prompts_answer(specimen: Specimen) -> None:

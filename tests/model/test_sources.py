@@ -223,7 +223,36 @@ def test_check_sees_logits_that_are_no_numbers(directory: Path, monkeypatch: pyt
     changed_by(lambda model: model.b_U[3].fill_(float("nan")), monkeypatch)
     agreement = ves.check(directory, device="cpu", n=2, progress=False)
     assert (agreement.agrees, agreement.max_difference, agreement.not_finite) == (False, None, 2 * 32)
-    assert agreement.describe().startswith("DIFFERS: 64 logits are numbers on one side alone")
+    assert agreement.describe().startswith("DIFFERS: 64 logits are no numbers")
+
+
+def overflowing() -> Any:
+    """A small model whose finite weights give logits that are no numbers."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=20, bos_token_id=1, **sizes)).eval()
+    with torch.no_grad():
+        model.model.norm.weight.fill_(1e30)
+        model.lm_head.weight.copy_(torch.randn(20, 16).sign() * 1e30)
+    return model
+
+
+def test_no_verb_speaks_of_logits_that_are_no_numbers() -> None:
+    """Both sides compute NaN alike; that is no agreement, and nothing is said of what an edit changes."""
+    model = overflowing()
+    agreement = ves.check(model, n=2, progress=False)
+    assert (agreement.agrees, agreement.max_difference) == (False, None)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(20)}, unk_token="w0"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    rows = [{"prompt": f"w{i} w3", "counterfactual": f"w{i} w4", "answer": " w5", "wrong": " w6"} for i in (7, 8, 9)]
+    specimen = ves.load(model, tokenizer=words, behaviour=rows, device="cpu")
+    with pytest.raises(BadInput, match="logits are not finite on these prompts"):
+        ves.what_if(specimen, "L0.resid", kind="zero", n=2)
+    with pytest.raises(BadInput, match="logits are not finite on these prompts"):
+        ves.what_if(specimen, "L0H0", prompt="w5 w6")
+    with pytest.raises(BadInput, match="the logits are not numbers on this prompt; check the model's weights"):
+        ves.complete(specimen, prompt="w5 w6", edits="L0H0", tokens=1)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

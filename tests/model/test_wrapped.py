@@ -8,29 +8,37 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
 
 import vesalius as ves
 from tests.intervene.pairs import prompt_pairs
 from tests.model.references import random_reference
+from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.errors import BadInput
+from vesalius.discovery.head_tests import detect
+from vesalius.errors import BadInput, Note
 from vesalius.explanations.natural.explain import explain_natural
 from vesalius.intervene import engine
 from vesalius.intervene.ablations import Resample, Zero
-from vesalius.intervene.attribution import edge_attribution
+from vesalius.intervene.attribution import attribute, edge_attribution
 from vesalius.intervene.circuits import CircuitRuns
 from vesalius.intervene.edges import EdgeGraph
+from vesalius.intervene.patterns import PatternEdits
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.probes import HeadInputs
-from vesalius.intervene.readout import all_logits
+from vesalius.intervene.readout import Readout, all_logits
 from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.sites import SiteValues, placed_sets, site_scores
 from vesalius.intervene.values import Batch, activations, zeros
+from vesalius.model.config import Config
 from vesalius.model.sources import from_transformers
+from vesalius.model.specimen import Specimen
 from vesalius.model.states import save_model
 from vesalius.model.transformer import Transformer
-from vesalius.sites import parse_sites
+from vesalius.sites import parse_sites, sites_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -76,6 +84,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "cohere": {},
     "arcee": {},
 }
+#: Layers that are one mixer each.
+NO_MLPS = {"mamba2": {"num_heads": 6, "head_dim": 8, "state_size": 4, "n_groups": 2, "num_key_value_heads": None}}
 
 
 FEW_EXPERTS = {"GptOss": {"num_local_experts": 4, "num_experts_per_tok": 2}}
@@ -89,7 +99,7 @@ def model_of() -> Callable[[str], Any]:
     def make(kind: str) -> Any:
         if kind not in made:
             torch.manual_seed(3)
-            config = transformers.AutoConfig.for_model(kind, **{**COMMON, **MODELS[kind]})
+            config = transformers.AutoConfig.for_model(kind, **{**COMMON, **{**MODELS, **NO_MLPS}[kind]})
             model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
             with torch.no_grad():
                 for weight in model.parameters():
@@ -245,10 +255,8 @@ def test_layers_without_attention_say_so(model_of: Callable[[str], Any]) -> None
     )
     names = list(wrapped.run_with_cache(tokens_of(0))[1])
     assert [f"blocks.{layer}.attn.hook_pattern" in names for layer in range(3)] == [False, True, False]
-    plan = Plan.of(wrapped.config, [Row(0, edges={"m0->a2.h1<q>": 0})], width=7)
-    recordings = Recordings(wrapped, Batch(tokens_of(0)), all_logits())
-    with pytest.raises(BadInput, match="layer 2 of this wrapped qwen3_next model is no attention of separate heads"):
-        engine.run(recordings, plan, activations(wrapped, Batch(tokens_of(1))))
+    with pytest.raises(BadInput, match="layer 2 of this wrapped qwen3_next model has groups of channels in the place"):
+        Plan.of(wrapped.config, [Row(0, edges={"m0->a2.h1<q>": 0})], width=7)
     for name in ("blocks.1.attn.hook_q", "blocks.0.mlp.hook_post"):
         with pytest.raises(BadInput, match="is not seen in a wrapped qwen3_next model; there are hook_resid_pre"):
             wrapped.run_with_hooks(tokens_of(0), fwd_hooks=[(name, lambda value, _: value)])
@@ -281,8 +289,106 @@ def test_sites_inside_modules_are_refused_and_others_are_replaced(model_of: Call
     plan = Plan.of(config, [Row(p, edges={"m0->a1.h1<q>": p}) for p in range(3)], width=7)
     scores = engine.run(Recordings(wrapped, batch, all_logits()), plan, activations(wrapped, other))
     torch.testing.assert_close(edited(wrapped, "L0_MLP->L1H1.q", Resample()), scores, rtol=0, atol=1e-4)
-    with pytest.raises(BadInput, match="hook_pattern is not seen in this model, so nothing is replaced there"):
-        edited(from_transformers(model_of("qwen3_next")), "L0H0.pattern", Zero())
+
+
+def words(n: int) -> Tokenizer:
+    """A tokenizer of the words w0, w1, ... up to a number."""
+    tokenizer = Tokenizer(WordLevel({f"w{i}": i for i in range(n)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return tokenizer
+
+
+def asked(module: Any) -> Specimen:
+    """A model with prompts whose last word is another one in the counterfactual: what it says more, and what less."""
+    tokens = tokens_of(5, n=12)
+    others = torch.cat([tokens[:, :-1], tokens_of(6, n=12)[:, -1:]], 1)
+    with torch.no_grad():
+        more = module(tokens).logits[:, -1] - module(others).logits[:, -1]
+    said = [[" ".join(f"w{token}" for token in row) for row in rows.tolist()] for rows in (tokens, others)]
+    rows = [
+        {"prompt": prompt, "counterfactual": other, "answer": f" w{up}", "wrong": f" w{down}"}
+        for prompt, other, up, down in zip(*said, more.argmax(1).tolist(), more.argmin(1).tolist(), strict=True)
+    ]
+    return ves.load(module, tokenizer=words(53), behaviour=rows, device="cpu")
+
+
+@torch.no_grad()
+def test_a_behaviour_is_swept_as_by_plain_hooks(model_of: Callable[[str], Any]) -> None:
+    """The logits of right, wrong and the rest among the readings: all that a native model holds is there."""
+    module = model_of("deepseek_v3")
+    specimen = asked(module)
+    assert vars(Transformer(Config.model_validate(specimen.model.config.model_dump()))).keys() <= {
+        *vars(specimen.model),
+        *vars(Transformer),
+    }
+    effects = ves.sweep(specimen, sites="mlp_out", kind="zero", n=4, force=True)
+    material = trial(specimen, 4, seed=0)
+    prompts, rows = material.prompts, torch.arange(len(material.batch))
+    assert prompts is not None
+
+    def scores() -> Tensor:
+        logits = module(material.batch.tokens).logits[:, -1]
+        return logits[rows, prompts.correct] - logits[rows, prompts.wrong]
+
+    clean = scores()
+    for layer, column in zip(module.model.layers, effects.matrix.T, strict=True):
+        handle = layer.mlp.register_forward_hook(lambda _, __, out: torch.zeros_like(out))
+        torch.testing.assert_close(column, clean - scores(), rtol=0, atol=1e-4)
+        handle.remove()
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_set_pattern_weighs_values_and_not_what_heads_read(model_of: Callable[[str], Any]) -> None:
+    wrapped, tokens, head = from_transformers(model_of("deepseek_v3")), tokens_of(0), Component(1, 2)
+    table = torch.zeros(1, 7, 7)  # each token to the one before it, the first to itself
+    table[:, 0, 0] = 1.0
+    table[:, 1:] = torch.eye(7)[:-1]
+
+    def put(value: Tensor, _: object) -> Tensor:
+        value = value.clone()
+        value[:, head.head] = table[0]
+        return value
+
+    plain = wrapped.run_with_hooks(tokens, fwd_hooks=[("blocks.1.attn.hook_pattern", put)])
+    choice = torch.full((3, len(wrapped.components)), -1)
+    patterns = PatternEdits.of(wrapped.config, [{head: 0}] * 3, table)
+    plan = Plan(torch.arange(3), choice, patterns=patterns)
+    scores = engine.run(Recordings(wrapped, Batch(tokens), all_logits()), plan, zeros(wrapped))
+    torch.testing.assert_close(scores, plain, rtol=0, atol=1e-4)
+    gated = from_transformers(model_of("qwen3_next"))
+    plan = Plan(torch.arange(3), choice, patterns=PatternEdits.of(gated.config, [{head: 0}] * 3, table))
+    with pytest.raises(BadInput, match="does not write its values by its patterns alone"):
+        engine.run(Recordings(gated, Batch(tokens), all_logits()), plan, zeros(gated))
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_layers_without_heads_are_left_out_or_refused_by_name(model_of: Callable[[str], Any]) -> None:
+    """Layers 0 and 2 have groups of channels; their patterns are not there, and layer 1's are not taken for them."""
+    specimen = asked(model_of("qwen3_next"))
+    model, config = specimen.model, specimen.model.config
+    assert config.mixers == (0, 2)
+    assert [str(site) for site in sites_of("pattern", config)] == [f"L1H{head}.pattern" for head in range(4)]
+    none = "layer 0 of this wrapped qwen3_next model has groups of channels in the place of heads"
+    for name in ("L0.pattern", "L0H1.q", "L0H0.v", "input->L0H1.q"):
+        with pytest.raises(BadInput, match=none):
+            parse_sites(name, config)
+    with pytest.raises(BadInput, match="L1E0: neurons and experts are not taken apart in a wrapped qwen3_next model"):
+        parse_sites("L1E0", config)
+    with pytest.raises(BadInput, match=none):
+        _ = model.run_with_cache(tokens_of(0), names="blocks.0.attn.hook_pattern")[1]["blocks.0.attn.hook_pattern"]
+    with pytest.raises(BadInput, match="what heads attend to needs the patterns of every layer"):
+        detect(specimen)
+    with pytest.raises(BadInput, match="atlas needs the patterns of every layer"):
+        ves.atlas(specimen)
+    with pytest.raises(BadInput, match="method 'eap-ig' scores edges: layer 0 of this wrapped"):
+        ves.discover(specimen, "eap-ig", n=4, force=True)
+    with pytest.warns(Note, match="edges into it cannot be cut, so no connected circuit is searched"):
+        found = ves.discover(specimen, n=8, force=True)
+    assert found.method == "sweep"
+    assert len(found.components) == len(model.components)
+    assert "what heads attend to needs" in found.checks.missing["detectors"]
 
 
 @pytest.mark.slow
@@ -323,3 +429,27 @@ def test_what_cannot_be_wrapped_says_why(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("vesalius.model.huggingface.installed", lambda: False)
     with pytest.raises(BadInput, match=r"or wrap transformers' own module: pip install 'vesalius\[transformers\]'"):
         from_transformers(transformers.XLNetLMHeadModel(config))
+
+
+@pytest.mark.slow
+def test_attribution_where_a_layer_has_no_mlp(model_of: Callable[[str], Any]) -> None:
+    """Nothing is written there on either prompt, so nothing is attributed; heads have what a gradient gives them."""
+    wrapped, batch, other = from_transformers(model_of("mamba2")), Batch(tokens_of(0)), Batch(tokens_of(1))
+    readout = Readout(lambda logits, _: logits[:, 0, 5] - logits[:, 0, 6], torch.full((3, 1), 6))
+    scores = attribute(wrapped, batch, readout, Resample().table(wrapped, batch, counterfactual=other))
+    of_mlps = [place for place, part in enumerate(wrapped.components) if part.head is None]
+    assert not scores[:, of_mlps].any()
+    tokens, hook = tokens_of(0), "blocks.1.attn.hook_z"
+    new = wrapped.run_with_cache(tokens_of(1))[1][hook]
+    with torch.enable_grad():
+        kept: list[Tensor] = []
+
+        def leaf(z: Tensor, _: object) -> Tensor:
+            kept.append(z.detach().requires_grad_())
+            return kept[-1]
+
+        logits = wrapped.run_with_hooks(tokens, fwd_hooks=[(hook, leaf)])[:, 6]
+        (slope,) = torch.autograd.grad((logits[:, 5] - logits[:, 6]).sum(), kept)
+    expected = ((kept[0] - new) * slope).sum((1, 3))
+    of_heads = [place for place, part in enumerate(wrapped.components) if part.layer == 1 and part.head is not None]
+    torch.testing.assert_close(scores[:, of_heads], expected.detach().to(scores), rtol=1e-3, atol=1e-4)

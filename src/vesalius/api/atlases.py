@@ -32,6 +32,7 @@ def atlas(specimen: Specimen, *, charted: Charted, out: Out = None, progress: Pr
     and an atlas of the same weights that lies there is read instead of measured. Explanations of the same model under
     `vesalius-runs`, or beside `out`, give each component's part in behaviours.
     """
+    specimen.require_patterns("atlas")
     request = request_on(specimen, "atlas", charted).model_copy(update={"behaviour": None})
     directory = place_for(out, specimen, request, charted)
     with removed_if_empty(directory):

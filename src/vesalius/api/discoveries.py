@@ -9,6 +9,7 @@ from typing import Any, cast
 from vesalius.api.dictionaries import require_fitting
 from vesalius.api.door import note_unperformed, place_for, removed_if_empty, request_on, verb, with_page
 from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import headless
 from vesalius.discovery.attribution import Best
 from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.discover import Named, method_named
@@ -169,8 +170,11 @@ def usual_share(specimen: Specimen) -> float:
 
 
 def usual_method(specimen: Specimen) -> str:
-    """The method where none is named: an exact sweep where the vocabulary is listed and components are few."""
-    return Best.name if isinstance(specimen.vocabulary, TextVocabulary) else Sweep.name
+    """The method where none is named: an exact sweep where the vocabulary is listed and components are few, and where
+    edges cannot be cut.
+    """
+    edges = isinstance(specimen.vocabulary, TextVocabulary) and not specimen.model.config.mixers
+    return Best.name if edges else Sweep.name
 
 
 def _whole(
@@ -181,6 +185,10 @@ def _whole(
     """
     scores = result.scores
     assert scores is not None
+    if mixers := specimen.model.config.mixers:
+        why = headless(mixers[0], specimen.model.config)
+        note(f"{why}: edges into it cannot be cut, so no connected circuit is searched")
+        return result, None
     try:
         sets = prompt_sets(specimen, result.material, seed=draw.seed, split=draw.split)
         keep = cut.keep or usual_share(specimen)

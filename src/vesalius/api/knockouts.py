@@ -108,7 +108,8 @@ def prepare(specimen: Specimen, edit: Edit, draw: Draw) -> Replacements:
     """The clean run of the prompts, for several questions on the same ones."""
     if edit.prompt is None:
         return Replacements(specimen, trial(specimen, draw.n, seed=draw.seed, split=draw.split), likely=LIKELY)
-    return Replacements(specimen, _one_prompt(specimen, _tokens(edit.prompt), _tokens(edit.source)), likely=LIKELY)
+    given = _one_prompt(specimen, _tokens(edit.prompt), _tokens(edit.source))
+    return Replacements(specimen, given, reference=given.counterfactual, likely=LIKELY)
 
 
 def sites_in(specimen: Specimen, names: Names, sparse: Sparse) -> list[Site]:

@@ -73,6 +73,10 @@ class Question:
         return self.position[:, None] + torch.minimum(torch.arange(self.forced.shape[1])[None], last[:, None])
 
 
+class NoSlope(BadInput):
+    """Slopes are asked of a metric that has none."""
+
+
 def require_metric(metric: object) -> None:
     """Refuse a metric that does not exist, and a function that cannot be called as one."""
     if callable(metric):
@@ -215,6 +219,14 @@ def _custom(metric: Callable[[Tensor, Tensor, Tensor], Tensor], question: Questi
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise BadInput(
                 f"metric {metric_name(metric)} returned {shape} for {len(prompt)} rows; return one number per row"
+            )
+        if value.is_complex():
+            raise BadInput(f"metric {metric_name(metric)} returned complex numbers; return one real number per row")
+        value = value if value.is_floating_point() else value.float()
+        if logits.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
+            raise NoSlope(
+                f"metric {metric_name(metric)} has no slope in the logits, which this follows; take the method sweep, "
+                "or a metric that does not compare, round or detach"
             )
         if not value.is_meta and not bool(value.isfinite().all()):
             row = int((~value.isfinite()).nonzero()[0])

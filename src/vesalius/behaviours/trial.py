@@ -335,8 +335,11 @@ def _of_role(material: Trial, role: str) -> Int[Tensor, " prompt"]:
 
 
 def roles_of(material: Trial) -> dict[str, Int[Tensor, " prompt"]]:
-    """The roles of the prompts; none where there is no behaviour."""
-    return {} if material.prompts is None else {**material.prompts.roles, END: material.prompts.position}
+    """The roles of the prompts; without a behaviour only where the answer is read, if that is at one position."""
+    if material.prompts is not None:
+        return {**material.prompts.roles, END: material.prompts.position}
+    read = material.readout.at
+    return {END: read[:, 0]} if read is not None and read.shape[1] == 1 else {}
 
 
 def marked(material: Trial, at: Sequence[str | int]) -> Bool[Tensor, "prompt pos"]:

@@ -293,15 +293,23 @@ def _scores_of(scores: Mapping[object, object], forwards: float, name: str) -> S
     components: dict[Component, float] = {}
     edges: dict[Edge, float] = {}
     for part, score in scores.items():
-        if not isinstance(score, Tensor | Real) or (isinstance(score, Tensor) and score.numel() != 1):
+        try:
+            number = float(score) if isinstance(score, Tensor | Real) else None
+        except (OverflowError, RuntimeError, TypeError, ValueError):
+            number = None
+        if number is None:
             raise BadInput(f"method {name!r} gave {quoted(str(part), 40)} {quoted(score, 40)}; give one number")
-        if "->" in str(part):
-            edges[Edge.parse(str(part))] = float(score)
+        one = Edge.parse(str(part)) if "->" in str(part) else Component.parse(str(part))
+        if one in edges or one in components:
+            raise BadInput(f"method {name!r} scored {one} twice, under two names; give one score")
+        if isinstance(one, Edge):
+            edges[one] = number
         else:
-            components[Component.parse(str(part))] = float(score)
-    for edge, score in edges.items():
-        if edge.sender is not None and not any(str(edge.sender) == str(part) for part in scores):
-            components[edge.sender] = max(components.get(edge.sender, 0.0), abs(score))
+            components[one] = number
+    scored = set(components)
+    for edge, number in edges.items():
+        if edge.sender is not None and edge.sender not in scored:
+            components[edge.sender] = max(components.get(edge.sender, 0.0), abs(number))
     return Scores(components, edges, forwards, "score")
 
 

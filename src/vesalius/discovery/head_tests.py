@@ -220,6 +220,7 @@ def is_pattern(name: str) -> bool:
 @torch.no_grad()
 def detect(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> Detections:
     """Run the probe once and measure every head's attention."""
+    specimen.require_patterns("what heads attend to")
     model, probe = specimen.model, repeated_tokens(specimen, rows=rows, seed=seed)
     reader, batch = AttentionReader(model, probe), probe.batch.to(model.device)
     none = torch.zeros(len(batch), 1, dtype=torch.long, device=model.device)

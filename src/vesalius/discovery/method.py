@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vesalius.behaviours.natural import Spread
 from vesalius.behaviours.trial import Trial
-from vesalius.components import Component, Edge
+from vesalius.components import Component, Edge, headless
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -110,6 +110,8 @@ class Method(Configured):
 
     def require(self, config: Config) -> None:
         """Refuse a model that the method does not fit, before anything is run."""
+        if self.scores_edges and (why := next(filter(None, (headless(one, config) for one in config.mixers)), None)):
+            raise BadInput(f"method {self.name!r} scores edges: {why}, so edges into it cannot be cut; take sweep")
 
     def prompts(self, config: Config, n: int) -> int:
         """How many of `n` prompts a benchmark gives the method."""

@@ -17,7 +17,7 @@ from vesalius.behaviours.trial import Trial, marked
 from vesalius.components import Component
 from vesalius.documents.performance import Contrast
 from vesalius.errors import BadInput
-from vesalius.intervene import Plan, Readout, Recordings, run
+from vesalius.intervene import Batch, Plan, Readout, Recordings, run
 from vesalius.intervene.ablations import Ablation, Mean, Patch, Replacement, Resample, Zero, ablation_named
 from vesalius.intervene.effects import has_units
 from vesalius.intervene.engine import Cost
@@ -48,10 +48,13 @@ class RunOutputs:
 
 
 class Replacements:
-    """One specimen on one set of prompts, ready for any number of questions."""
+    """One specimen on one set of prompts, ready for any number of questions; `reference` are the prompts that means are
+    taken over (None: the prompts themselves, as in a sweep).
+    """
 
-    def __init__(self, specimen: Specimen, material: Trial, *, likely: int = 0) -> None:
+    def __init__(self, specimen: Specimen, material: Trial, *, reference: Batch | None = None, likely: int = 0) -> None:
         self.specimen, self.material, self.model = specimen, material, specimen.model
+        self.reference = reference
         self.cost, self._likely = Cost(), likely
         readout = Readout(lambda logits, prompt: logits, material.readout.at, unit=material.readout.unit)
         self._recordings = Recordings(self.model, material.batch.to(self.model.device), readout)
@@ -84,7 +87,7 @@ class Replacements:
         (placed,) = placed_sets([sites], lambda names: marked(self.material, names), where)
         other = self.material.counterfactual
         values = SiteValues.make(
-            self.model, ablation, self.material.batch, [placed], counterfactual=other, reference=other
+            self.model, ablation, self.material.batch, [placed], counterfactual=other, reference=self.reference
         )
         return self._read(site_scores(self._recordings, values, placed, cost=self.cost))
 
@@ -109,7 +112,7 @@ class Replacements:
         if (ablation, units) not in self._tables:
             other = self.material.counterfactual
             table = ablation.table(
-                self.model, self.material.batch, counterfactual=other, reference=other, neurons=units
+                self.model, self.material.batch, counterfactual=other, reference=self.reference, neurons=units
             )
             self._tables[ablation, units] = table
         return self._tables[ablation, units]
@@ -118,6 +121,8 @@ class Replacements:
         readout, n = self.material.signed(self.model), len(self.material.batch)
         every = torch.arange(n, device=logits.device)
         score, sides = parted(readout.score(chosen_logits(readout, logits, every), every).float().cpu())
+        if not bool(score.isfinite().all()) or bool(logits.isnan().any()):
+            raise BadInput("the model's logits are not finite on these prompts; check its weights for overflow")
         vocabulary = self.specimen.vocabulary
         if not isinstance(vocabulary, TextVocabulary):
             lengths = [len(row) for row in self._tokens()]

@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.apart import wordings
+from vesalius.behaviours.metrics import NoSlope
 from vesalius.behaviours.own import RowBehaviour
 from vesalius.behaviours.prompts import SPLITS
 from vesalius.behaviours.registry import behaviour_of
@@ -327,7 +328,10 @@ def whole_circuit(
     best = min(read, key=lambda one: one.place(search.most))
     members = best.circuit or best.order[: search.most]
     if best.circuit and not search.kept_anyway:
-        found = search.connected(members, _edge_table(search, edges))
+        try:
+            found = search.connected(members, _edge_table(search, edges))
+        except NoSlope:  # edges are ranked by slopes: all that lie inside are kept
+            found = _all_inside(search.model, members)
     else:
         found = _all_inside(search.model, [*members, *search.kept_anyway])
     return _reported(search, best, found, start), *found

@@ -292,8 +292,10 @@ def slopes_at(
     def start_gradient(value: Tensor, hook: HookPoint) -> Tensor:
         return value.detach().requires_grad_()
 
-    def keep(value: Tensor, hook: HookPoint) -> None:
-        kept[hook.name] = value
+    def keep(value: Tensor, hook: HookPoint) -> Tensor:
+        # A layer without an MLP writes a constant there, which has a slope as any other place.
+        kept[hook.name] = value if value.requires_grad else value.clone().requires_grad_()
+        return kept[hook.name]
 
     outputs = (lambda name: name.endswith(ends), keep)
     tap = Tap([("hook_embed", start_gradient), *rule_hooks(model, rule), *edits, outputs])

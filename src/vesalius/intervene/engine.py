@@ -327,7 +327,8 @@ class _Walk:
         z = block.attn.mix(heads, layout, at, _CLEAN, rotated=isinstance(self.everywhere, Live))
         if self.patterns is None:
             return z
-        return self.patterns.put(z, heads.v, layer, at, rows=some, where=self.positions)
+        values = block.attn.values(heads.v, layout) if layer in self.patterns.layers else heads.v
+        return self.patterns.put(z, values, layer, at, rows=some, where=self.positions)
 
     def _at_places(self, resid: Tensor, layer: int, n: int) -> Tensor:
         """The residual stream that enters a layer in the first `n` rows, where the layer writes."""

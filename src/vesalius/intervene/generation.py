@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.intervene.ablations import Ablation, Zero
+from vesalius.intervene.exchanging import END
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.sites import PlacedSite, SiteValues, site_scores
@@ -64,10 +65,7 @@ class Changes:
         placed = [*edits, *self._steered(length, width)]
         readout = Readout(lambda logits, row: logits[:, 0], torch.tensor([[width - 1]]))
         scores = site_scores(Recordings(model, batch, readout), values, tuple(placed))
-        likely = scores[0].float().log_softmax(-1)
-        if bool(likely.isnan().any()):
-            raise BadInput("the logits are not numbers under this change; take less strength or another direction")
-        return likely
+        return _likely(scores[0], "under this change; take less strength or another direction")
 
     def _steered(self, length: int, width: int) -> list[PlacedSite]:
         if self.steering is None:
@@ -82,10 +80,20 @@ def _where(site: Site, length: int, width: int, *, all_of_prompt: bool = False) 
         return None
     mask = torch.zeros(1, width, dtype=torch.bool)
     for at in site.at or range(length):
+        at = -1 if at == END else at
         if not isinstance(at, int) or not -length <= at < length:
-            raise BadInput(f"site {site}: the prompt has positions 0 to {length - 1}, or -1 (the last token) and down")
+            raise BadInput(
+                f"site {site}: the prompt has positions 0 to {length - 1}, or -1 (the last token, also {END}) and down"
+            )
         mask[0, at if at >= 0 else length + at] = True
     return mask
+
+
+def _likely(logits: Float[Tensor, " vocab"], where: str) -> Float[Tensor, " vocab"]:
+    likely = logits.float().log_softmax(-1)
+    if bool(likely.isnan().any()):
+        raise BadInput(f"the logits are not numbers {where}")
+    return likely
 
 
 def clean_next(model: Transformer) -> Next:
@@ -93,7 +101,7 @@ def clean_next(model: Transformer) -> Next:
 
     def log_probabilities(tokens: Int[Tensor, "1 pos"]) -> Float[Tensor, " vocab"]:
         at = torch.tensor([[tokens.shape[1] - 1]], device=model.device)
-        return model(tokens, at=at)[0, 0].float().log_softmax(-1).cpu()
+        return _likely(model(tokens, at=at)[0, 0], "on this prompt; check the model's weights for overflow").cpu()
 
     return log_probabilities
 

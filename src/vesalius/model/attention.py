@@ -353,6 +353,12 @@ class Attention(nn.Module):
         """The values that a query head moves, from normalised input."""
         return self.own("v", x[:, None], [head])[:, 0]
 
+    def values(
+        self, v: Float[Tensor, "batch key kv_head d_head"], layout: Layout
+    ) -> Float[Tensor, "batch key kv_head d_head"]:
+        """What patterns weigh, of what stands in the place of values in `Heads`: here the values themselves."""
+        return v
+
     def read_values(self, x: Float[Tensor, "n d_model"]) -> Float[Tensor, "n head d_head"]:
         """The values that every query head takes from normalised input, without their bias."""
         values = torch.einsum("nd,hdk->nhk", x, widened(self.W_V))

@@ -174,7 +174,8 @@ class Config(BaseModel):
     chunks that each token sees its own of. `layer_rotary`: each layer's own rotation (None: no positions in this
     layer); `layer_qk_norm` likewise. `query_scale`: queries that grow with their position. `sinks`: each head has a
     score that takes its share of the softmax and has no value, so that patterns sum to less than 1. `wrapped`: the
-    model type of transformers' module that computes the layers, where our transformer does not.
+    model type of transformers' module that computes the layers, where our transformer does not; `mixers` are layers of
+    it that have groups of channels in the place of heads, without patterns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -208,6 +209,7 @@ class Config(BaseModel):
     layer_rotary: tuple[Rotary | None, ...] = ()
     experts: Experts | None = None
     wrapped: str | None = None
+    mixers: tuple[int, ...] = ()
     chunks: tuple[PositiveInt | None, ...] = ()
     layer_qk_norm: tuple[QkNorm, ...] = ()
     query_scale: QueryScale | None = None

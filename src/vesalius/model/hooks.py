@@ -13,7 +13,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.components import Component, Shape
+from vesalius.components import Component, Shape, headless
 from vesalius.errors import BadInput
 
 
@@ -101,7 +101,11 @@ class Cache(Mapping[str, Tensor]):
         result = re.fullmatch(r"blocks\.(\d+)\.attn\.hook_result", name)
         if result and (z_name := f"blocks.{result[1]}.attn.hook_z") in self._stored:
             return self._results(int(result[1]), self._stored[z_name])
-        raise BadInput(f"activation {name!r} is not in this cache; it holds names such as {', '.join(list(self)[:3])}")
+        attends = re.fullmatch(r"blocks\.(\d+)\.attn\.hook_(?:rot_)?(?:q|k|v|pattern)", name)
+        if attends and (why := headless(int(attends[1]), self._shape)):
+            raise BadInput(f"activation {name!r}: {why}; there are attn.hook_z and hook_attn_out")
+        names = ", ".join(list(self)[:3]) or "none"
+        raise BadInput(f"activation {name!r} is not in this cache; it holds names such as {names}")
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored

@@ -51,10 +51,10 @@ class Agreement(Answered, Viewable):
     """How far two implementations of a model are apart: the largest difference of any logit at any position.
 
     `agrees` says whether it is within `tolerance`. `compared_with`, `max_difference`, `tolerance` and `agrees` are None
-    where there was nothing to compare with; `max_difference` is also None where logits are not numbers on one side
-    alone (`not_finite` of them). In half precision the comparison is with transformers in float32, from which its own
-    half precision is `reference_difference` away. There, a router may choose other experts at a near tie, and all that
-    follows changes: models with experts are judged by `median_difference`, that of the median position. `not_reached`
+    where there was nothing to compare with; `max_difference` is also None where logits are no numbers (`not_finite` of
+    them). In half precision the comparison is with transformers in float32, from which its own half precision is
+    `reference_difference` away. There, a router may choose other experts at a near tie, and all that follows changes:
+    models with experts are judged by `median_difference`, that of the median position. `not_reached`
     lists limits that no prompt was long enough for. `wrapped` is why the model runs in transformers' own modules, and
     `lacks` what must be installed before anything can be compared. `model` is the one that was asked about, where a
     command can name it.
@@ -113,7 +113,7 @@ class Agreement(Answered, Viewable):
         if self.agrees is None:
             return "nothing was compared, since transformers cannot load this model here"
         if self.not_finite:
-            verdict = f"DIFFERS: {self.not_finite} logits are numbers on one side alone {prompts}"
+            verdict = f"DIFFERS: {self.not_finite} logits are no numbers {prompts}"
         elif self.agrees:
             verdict = f"agrees to {self.max_difference:.0e} {prompts}"
         else:
@@ -297,13 +297,12 @@ def _evaluating(module: Any) -> Iterator[None]:
 
 
 def _differences(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> tuple[Tensor, int]:
-    """The largest difference at each position of logits that are numbers on both sides, and how many are so on one side
-    alone.
+    """The largest difference at each position of logits that are numbers on both sides, and how many are no numbers:
+    NaN, or infinite, unless both sides rule the token out (minus infinity).
     """
     largest, odd = [], 0
     for one, other in zip(ours, theirs, strict=True):
         both = one.isfinite() & other.isfinite()
-        alike = (one.isnan() & other.isnan()) | (one == other)
-        odd += int((~both & ~alike).sum())
+        odd += int((~both & ~((one == other) & (one < 0))).sum())
         largest.append((one - other).abs().where(both, 0.0).amax(-1).flatten())
     return torch.cat(largest), odd

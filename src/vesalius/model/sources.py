@@ -79,8 +79,12 @@ def _wrapped(error: Unsupported, module: Callable[[], Any]) -> Transformer:
     from vesalius.model.wrapped import WrappedTransformer
     from vesalius.model.wrapped_parts import CannotWrap
 
+    made = module()
+    for name, weight in made.named_parameters():
+        if not torch.isfinite(weight.sum()) and not torch.isfinite(weight).all():
+            raise NotFinite(f"{type(made).__name__}: weight {name!r} {NotFinite.SAID}")
     try:
-        return WrappedTransformer(module(), error.reason)
+        return WrappedTransformer(made, error.reason)
     except CannotWrap as refusal:
         why = str(refusal)
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError) as failure:

@@ -313,6 +313,14 @@ class Specimen(Viewable):
         """How and why the layers of transformers run in the place of ours; None where they do not."""
         return getattr(self.model, "wrapping", None)
 
+    def require_patterns(self, verb: str) -> None:
+        """Refuse a model that has layers without patterns of attention, for a verb that reads those of every layer."""
+        if self.model.config.mixers:
+            raise BadInput(
+                f"specimen {self.name!r}: {self.wrapping}; {verb} needs the patterns of every layer; sweep, what-if "
+                "and discover do not"
+            )
+
     def view(self) -> View:
         """Its shape, and which components are its circuit."""
         config, parts = self.model.config, self.components

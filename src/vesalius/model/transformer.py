@@ -155,6 +155,8 @@ class Transformer(nn.Module):
     """
 
     blocks: Sequence[Block]
+    #: What `mean_unembedding` holds; of the class, since a wrapped model is made otherwise.
+    _mean_unembedding: tuple[Any, Any, tuple[Tensor, Tensor]] | None = None
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -165,7 +167,6 @@ class Transformer(nn.Module):
         self.ln_final = NormLayer(config.norm, config.d_model, config.norm_eps, "ln_final")
         self.unembed_weight = nn.Parameter(torch.zeros(config.d_vocab_out, config.d_model))
         self.b_U = nn.Parameter(torch.zeros(config.d_vocab_out))
-        self._mean_unembedding: tuple[Any, Any, tuple[Tensor, Tensor]] | None = None
 
     W_U = property(lambda self: self.unembed_weight.T, doc="[d_model, d_vocab_out]")
 

@@ -215,6 +215,7 @@ class WrappedTransformer(Transformer):
                 "bos_token": bos if isinstance(bos, int) and 0 <= bos < len(self.W_E) else None,
                 "embed_scale": scale,
                 "wrapped": str(text.model_type),
+                "mixers": tuple(place for place, part in enumerate(parts) if not part.attends),
             },
             where=type(self.module).__name__,
         )

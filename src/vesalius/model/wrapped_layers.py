@@ -7,6 +7,7 @@ its own gets a run of the layer of its own. That is exact and slow.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import torch
@@ -21,7 +22,7 @@ from vesalius.model.hooks import Tap
 from vesalius.model.huggingface import Attend, watched
 from vesalius.model.mlp import NormLayer
 from vesalius.model.transformer import Block
-from vesalius.model.wrapped_parts import Call, LayerParts, acting, first, post_norm, repeated
+from vesalius.model.wrapped_parts import Call, LayerParts, acting, close, first, post_norm, repeated
 
 _QUIET = Tap()
 
@@ -167,7 +168,7 @@ class WrappedAttention(Attention):
         if not self.parts.attends:
             raise BadInput(
                 f"layer {self.layer} of this wrapped {self.config.wrapped} model is no attention of separate heads: "
-                "what one of them reads cannot be replaced alone; replace whole heads or MLPs there"
+                "what one of them reads cannot be replaced alone; replace whole heads or MLPs there (method sweep)"
             )
         columns, batch = heads.q.shape[2], len(heads.k)
         numbers = torch.stack([x[..., -1].amax((0, 1)) for x in heads]).amax(0).long().tolist()
@@ -187,6 +188,42 @@ class WrappedAttention(Attention):
             if tap(name, pattern) is not pattern:
                 raise BadInput(f"{name} cannot be replaced where heads read inputs of their own in a wrapped model")
         return chosen
+
+    def values(
+        self, v: Float[Tensor, "batch key kv_head d_read"], layout: Layout
+    ) -> Float[Tensor, "batch key head d_head"]:
+        """The values of what heads read: of all of them from one run where all read the same. Refused where a gate
+        stands between what a pattern mixes and what is written.
+        """
+        assert isinstance(layout, WrappedLayout)
+        if not self.parts.attends or self.gated:
+            raise BadInput(
+                f"layer {self.layer} of this wrapped {self.config.wrapped} model does not write its values by its "
+                "patterns alone, so that no pattern can be set there; replace its heads"
+            )
+        n_heads, numbers, call = self.config.n_heads, v[0, 0, :, -1].long().tolist(), layout.calls[self.layer]
+
+        def read(column: int) -> Float[Tensor, "batch key head d"]:
+            return repeated(self._projected("v", v[:, :, column, :-1], call), n_heads).transpose(1, 2)
+
+        apart = any(number >= 0 for number in numbers)
+        own = [read(place)[:, :, number if number >= 0 else place] for place, number in enumerate(numbers) if apart]
+        values = torch.stack(own, 2) if apart else read(0)
+        return F.pad(values, (0, self.config.d_head - values.shape[-1]))
+
+    @cached_property
+    @torch.no_grad()
+    def gated(self) -> bool:
+        """Whether what enters the output projection is not the mean of the values by the pattern, but passes a gate."""
+        like, patterns, n_heads = self._like(), list[Tensor](), self.config.n_heads
+        x = torch.randn(
+            self.parts.rows, self.parts.tokens, self.config.d_model, generator=torch.Generator().manual_seed(0)
+        )
+        x = x.to(like)
+        z = self._run(x, self.parts.call, _QUIET, patterns=patterns)[..., : self.groups]
+        values = repeated(self._projected("v", x, self.parts.call), n_heads)
+        mixed = (patterns[0].to(values.dtype) @ values).transpose(1, 2)
+        return z.shape != mixed.shape or not close(z, mixed)
 
     def moved(self, x: Float[Tensor, "batch pos d_model"], layout: Layout, head: int) -> Tensor:
         """The values that a head moves."""

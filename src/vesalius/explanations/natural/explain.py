@@ -159,11 +159,7 @@ def require_enough(n: int, top: int | None) -> None:
 
 def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
     """How well the model performs its behaviour; refuses a model that does not perform it."""
-    if specimen.wrapping and "mixer" in getattr(specimen.model, "kinds", ()):
-        raise BadInput(
-            f"specimen {specimen.name!r}: {specimen.wrapping}; explain needs the patterns of every layer; sweep, "
-            "what-if and discover do not"
-        )
+    specimen.require_patterns("explain")
     if specimen.behaviour is None:
         names = ", ".join(b.name for b in behaviours())
         raise BadInput(
