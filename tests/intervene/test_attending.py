@@ -9,6 +9,7 @@ from tests.models import random_model, small_config
 from vesalius.intervene.attending import BIASES, POSITION, TOKEN, AttentionParts
 from vesalius.model import Component, Transformer
 from vesalius.model.attention import soft_cap
+from vesalius.model.config import Rotary
 from vesalius.model.sources import from_transformers
 
 
@@ -61,6 +62,9 @@ def carried_by_hooks(model: Transformer, tokens: torch.Tensor, head: Component, 
         {"n_kv_heads": 4},
         {"sinks": True, "query_scale": {"strength": 0.7, "every": 2, "layers": (0, 2)}},
         {"layer_qk_norm": ("head", "none", "all"), "chunks": (3, None, None)},
+        {"rotary": None, "alibi": {"scaled": True}, "norm": "layer"},
+        {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 3, "d_query": 6}},
+        {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 7}, "norm": "layer"},
     ],
     ids=str,
 )
@@ -123,6 +127,19 @@ def test_an_induction_head_set_by_hand() -> None:
     assert dict(zip(parts.sources, shares.tolist(), strict=True))[TOKEN] == pytest.approx(1.0, abs=1e-3)
     token = model.unembed_weight.double() @ parts.carried.sum(0)
     assert int(token.argmax()) == 9
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_alibi_is_the_pair_of_the_position_with_itself(beyond: bool) -> None:
+    """Head 1 of 4 takes 1/16 for each token of distance: 3 of them to the key, 1 and 5 to the rivals."""
+    model = random_model(small_config(n_layers=2, norm="none", rotary=None, alibi={}), 3)
+    parts = AttentionParts(model, torch.arange(7)[None], Component(1, 1), 6, 3, rivals=(5, 1) if beyond else ())
+    place = parts.sources.index(POSITION)
+    pairs = parts.pairs_beyond if beyond else parts.pairs
+    assert float(pairs[place, place]) == pytest.approx(0.0 if beyond else -3 / 16)
+    assert pairs[place].abs().sum() + pairs[:, place].abs().sum() == pytest.approx(0.0 if beyond else 2 * 3 / 16)
+    assert parts.patched_pair(place, place) == pytest.approx(-3 / 16, abs=1e-5)
+    assert parts.patched_pair(0, 2) == pytest.approx(float(parts.pairs[0, 2]), abs=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])

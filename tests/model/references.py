@@ -83,6 +83,9 @@ LLAMA4: dict[str, Any] = {
     "attn_scale": 0.5,
 }
 
+SIX_HEADS = {"hidden_size": 48, "num_attention_heads": 6}
+MPT = {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 128, "vocab_size": VOCAB}
+
 #: Name of the case: class, settings.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT),
@@ -201,6 +204,31 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "Cohere2",
         {**SIZES, **MIXED, "attention_bias": True, "tie_word_embeddings": False, "logit_scale": 2.0},
     ),
+    "bloom": ("Bloom", SIZES),
+    "bloom-six-heads": ("Bloom", {**SIZES, **SIX_HEADS, "tie_word_embeddings": False}),
+    "mpt": ("Mpt", MPT),
+    "mpt-clipped-seven-heads": (
+        "Mpt",
+        {**MPT, "d_model": 56, "n_heads": 7, "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.4}},
+    ),
+    "falcon": ("Falcon", SIZES),
+    "falcon-groups": ("Falcon", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True}),
+    "falcon-groups-one-norm": (
+        "Falcon",
+        {
+            **SIZES,
+            "new_decoder_architecture": True,
+            "num_kv_heads": 2,
+            "num_ln_in_parallel_attn": 1,
+            "ffn_hidden_size": 40,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "falcon-alibi": (
+        "Falcon",
+        {**SIZES, **SIX_HEADS, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    ),
+    "falcon-alibi-multi-query": ("Falcon", {**SIZES, **SIX_HEADS, "alibi": True}),
     "gemma": ("Gemma", {**SIZES, **HEAD}),
     "gemma2": ("Gemma2", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0}),
     "gemma3": ("Gemma3", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9}),
@@ -264,7 +292,9 @@ def random_reference(kind: str, settings: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(5)
     config_name = f"{kind}TextConfig" if kind in ("Gemma3", "Llama4") else f"{kind}Config"
-    config = getattr(transformers, config_name)(**settings, attn_implementation="eager")
+    # transformers adds Falcon's biases of scores twice in its eager attention, once in the one that it takes by default.
+    attention = "sdpa" if settings.get("alibi") else "eager"
+    config = getattr(transformers, config_name)(**settings, attn_implementation=attention)
     model = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(config)
     with torch.no_grad():
         corrections = [part for part in model.named_buffers() if "correction_bias" in part[0]]

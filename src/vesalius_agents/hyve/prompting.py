@@ -94,10 +94,11 @@ def hooks_of(component: Component, specimen: Specimen) -> list[str]:
     """The hook points of a component with their shapes."""
     config, layer = specimen.model.config, component.layer
     if component.is_head:
-        width, head = config.d_head, component.head
+        head = component.head
         return [
             f"blocks.{layer}.attn.hook_pattern [batch, head, query, key], head {head}",
-            f"blocks.{layer}.attn.hook_q, hook_k, hook_v, hook_z [batch, pos, head, {width}], head {head}",
+            f"blocks.{layer}.attn.hook_q, hook_k [batch, pos, head, {config.d_head}], head {head}",
+            f"blocks.{layer}.attn.hook_v, hook_z [batch, pos, head, {config.d_value}], head {head}",
             f"blocks.{layer}.attn.hook_result [batch, pos, head, {config.d_model}], head {head}",
         ]
     return [

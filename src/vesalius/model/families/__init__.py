@@ -5,7 +5,7 @@
 """
 
 from vesalius.errors import BadInput, quoted
-from vesalius.model.families import experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
+from vesalius.model.families import alibi, experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
 FAMILIES: tuple[Family, ...] = (
@@ -18,14 +18,12 @@ FAMILIES: tuple[Family, ...] = (
     *olmo.FAMILIES,
     *granite.FAMILIES,
     *glm.FAMILIES,
+    *alibi.FAMILIES,
 )
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
 
 #: Well-known model types that our transformer does not compute, and what stands in the way.
 REFUSED = {
-    "falcon": "ALiBi positions and multi-query layouts",
-    "bloom": "ALiBi positions",
-    "mpt": "ALiBi positions",
     "gemma3": "image inputs; use the text model (model_type gemma3_text)",
     "gemma3n": "per-layer embeddings and alternating updates",
     "gemma4": "per-layer head sizes and shared keys",
