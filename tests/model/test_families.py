@@ -1,10 +1,12 @@
 """Every family and rope kind against transformers' own module, on random weights."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import vesalius as ves
 from tests.model.references import MODELS, VOCAB, assert_same, logits_and_attention, random_reference
 from vesalius.model import Transformer
 from vesalius.model.families import FAMILIES
@@ -28,6 +30,12 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Tran
 
 def tokens(rows: int = 2, width: int = WIDTH) -> torch.Tensor:
     return torch.randint(3, VOCAB, (rows, width), generator=torch.Generator().manual_seed(1))
+
+
+def test_falcons_with_alibi_agree_with_what_transformers_computes_by_default(tmp_path: Path) -> None:
+    random_reference(*MODELS["falcon-alibi"]).save_pretrained(tmp_path)
+    agreement = ves.check(tmp_path, device="cpu", progress=False)
+    assert (agreement.agrees, agreement.longest) == (True, 32)
 
 
 def test_every_family_has_a_case() -> None:

@@ -5,7 +5,7 @@
 """
 
 from vesalius.errors import BadInput, quoted
-from vesalius.model.families import alibi, experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
+from vesalius.model.families import alibi, deepseek, experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
 FAMILIES: tuple[Family, ...] = (
@@ -19,6 +19,7 @@ FAMILIES: tuple[Family, ...] = (
     *granite.FAMILIES,
     *glm.FAMILIES,
     *alibi.FAMILIES,
+    *deepseek.FAMILIES,
 )
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
 
@@ -36,8 +37,6 @@ REFUSED = {
     "gemma3n_text": "per-layer embeddings and alternating updates",
     "gemma4_text": "per-layer head sizes and shared keys",
     "rwkv": "no attention",
-    "deepseek_v2": "latent attention",
-    "deepseek_v3": "latent attention",
     "mamba": "no attention",
     "mamba2": "no attention",
     "jamba": "state-space layers",

@@ -386,8 +386,8 @@ def _yarn(rope: Raw, raw: Raw) -> Raw:
     factor = rope.get("factor") or raw["max_position_embeddings"] / original
     attention = rope.get("attention_factor")
     if attention is None:
-        mscale, of_all = rope.get("mscale"), rope.get("mscale_all_dim")
-        attention = _mscale(factor, mscale) / _mscale(factor, of_all) if mscale and of_all else _mscale(factor)
+        rotated, of_all = rope.get("mscale"), rope.get("mscale_all_dim")
+        attention = mscale(factor, rotated) / mscale(factor, of_all) if rotated and of_all else mscale(factor)
     return {
         "factor": factor,
         "attention_factor": attention,
@@ -412,8 +412,9 @@ def _longrope(rope: Raw, raw: Raw) -> Raw:
     }
 
 
-def _mscale(factor: float, mscale: float = 1.0) -> float:
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+def mscale(factor: float, strength: float = 1.0) -> float:
+    """By how much yarn multiplies queries and keys in a context that is `factor` times as long."""
+    return 1.0 if factor <= 1 else 0.1 * strength * math.log(factor) + 1.0
 
 
 def _original(rope: Raw, raw: Raw) -> Any:
