@@ -139,9 +139,8 @@ STRUCTURES: dict[str, dict[str, object]] = {
     "alibi": {"rotary": None, "alibi": {}, "n_heads": 6, "attn_softcap": 2.0},
     "rounded-alibi": {"rotary": None, "alibi": {"scaled": True, "rounded": True}, "windows": (3, None)},
     "latents": {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 3, "d_query": 6}},
-    "latents-with-wide-values": {
+    "wide-latents-with-experts": {
         "n_kv_heads": 4,
-        "d_head": 5,
         "norm": "layer",
         "rotary": Rotary(base=50.0, d_rotary=2, attention_factor=1.2),
         "latent": {"d_latent": 3, "d_value": 7},

@@ -84,8 +84,17 @@ def test_pairs_sum_to_the_score_in_every_family(name: str) -> None:
 #: Of 80 leading pairs sum and path patching agree (Pearson) at 0.90 or more in all families on random weights, where
 #: one contribution is a large part of the stream; a limit on projections that is reached is not linear at all, and
 #: where experts are chosen anew and one norm spans all queries, what else moves is larger (olmoe: 0.85), as where a
-#: squared activation makes one contribution most of the stream (nemotron-biased: 0.81; stablelm-parallel: 0.87).
-LEAST_AGREEMENT = {"olmo-clipped": 0.65, "olmoe": 0.8, "nemotron-biased": 0.8, "stablelm-parallel": 0.85}
+#: squared activation makes one contribution most of the stream (nemotron-biased: 0.81; stablelm-parallel: 0.87). The
+#: norm of a latent of twelve numbers, of which one contribution is much, turns further than the sum says
+#: (deepseek_v2-groups: 0.60, deepseek_v3-biased-queries: 0.82).
+LEAST_AGREEMENT = {
+    "olmo-clipped": 0.65,
+    "olmoe": 0.8,
+    "nemotron-biased": 0.8,
+    "stablelm-parallel": 0.85,
+    "deepseek_v2-groups": 0.55,
+    "deepseek_v3-biased-queries": 0.8,
+}
 
 
 @pytest.mark.parametrize("name", list(references.MODELS))
@@ -142,12 +151,21 @@ def test_alibi_is_the_pair_of_the_position_with_itself(beyond: bool) -> None:
     assert parts.patched_pair(0, 2) == pytest.approx(float(parts.pairs[0, 2]), abs=1e-4)
 
 
-@pytest.mark.parametrize("norm", ["rms", "layer"])
-def test_a_pair_is_confirmed_by_hooks_on_the_inputs_of_the_head(norm: str) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "layer"},
+        {"rotary": None, "alibi": {}},
+        {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 3, "d_query": 6}},
+    ],
+    ids=str,
+)
+def test_a_pair_is_confirmed_by_hooks_on_the_inputs_of_the_head(changes: dict) -> None:
     """Contributions taken out of the query input and of the key input of one head in a plain run; with norms the terms
     of the sum are near to that, without they are equal.
     """
-    model = random_model(small_config(n_layers=3, norm=norm), 5)
+    model = random_model(small_config(n_layers=3, **changes), 5)
     tokens = torch.randint(0, 17, (1, 7), generator=torch.Generator().manual_seed(2))
     head, query, key = Component(2, 1), 6, 3
     parts = AttentionParts(model, tokens, head, query, key)
@@ -171,7 +189,7 @@ def test_a_pair_is_confirmed_by_hooks_on_the_inputs_of_the_head(norm: str) -> No
         model.run_with_hooks(tokens, fwd_hooks=hooks)
         return float(seen["score"])
 
-    for pair in ((None, None), (0, None), (None, 2), (1, 4), (0, 0)):
+    for pair in ((None, None), (0, None), (None, 2), (2, 4), (0, 0)):
         assert parts.patched_score(*pair) == pytest.approx(score(*pair), abs=1e-4)
 
 

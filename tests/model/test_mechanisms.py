@@ -1,6 +1,7 @@
 """What single heads and experts compute, worked by hand: sinks, chunks, scaled queries, routers, shared experts."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from vesalius.model.attention import Heads, attention_weights
 from vesalius.model.config import QueryScale
 from vesalius.model.hooks import Cache, Tap
 from vesalius.model.positions import alibi_scores, alibi_slopes
+from vesalius.model.states import fingerprint, load_model, save_model
 
 TOKENS = torch.tensor([[1, 5, 3, 9, 2, 7]])
 
@@ -144,6 +146,18 @@ def test_scores_fall_with_the_distance(scaled: bool) -> None:
                 assert torch.allclose(cache[name][0, :, query, key], expected, atol=1e-6)
 
 
+def test_positions_are_nowhere_but_in_scores(tmp_path: Path) -> None:
+    """No table of positions: the same token has the same embedding everywhere, and the files hold none."""
+    model = random_model(small_config(rotary=None, alibi={"rounded": True}))
+    _, cache = model.run_with_cache(torch.tensor([[3, 3, 3]]))
+    assert torch.equal(cache["blocks.0.hook_resid_pre"][0, 0], cache["blocks.0.hook_resid_pre"][0, 2])
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(again(TOKENS), model(TOKENS))
+    assert fingerprint(model) != fingerprint(random_model(small_config(rotary=None, alibi={})))
+
+
 def test_some_heads_mix_with_their_own_slopes() -> None:
     model = random_model(small_config(rotary=None, alibi={}, n_kv_heads=4)).double()
     cache, heads = cached(model), [3, 1]
@@ -197,6 +211,20 @@ def test_the_best_groups_are_chosen_first() -> None:
     assert sorted(cache["blocks.0.mlp.hook_expert_indices"].flatten().tolist()) == [4, 5]
     weights = cache["blocks.0.mlp.hook_expert_weights"].flatten().sort().values
     assert torch.allclose(weights, 3 * torch.tensor([0.4, 0.7])), "the correction counts for the choice alone"
+
+
+def test_groups_may_be_judged_by_their_best_expert() -> None:
+    """Of the groups (0, 1), (2, 3), (4, 5) the second has the best expert, the first the best two."""
+    scores = torch.tensor([0.3, 0.29, 0.35, 0.01, 0.04, 0.01])
+    for group_by, expected in ((1, [2, 3]), (2, [0, 1])):
+        model = random_model(experts_config(n_groups=3, active_groups=1, group_by=group_by, factor=2.0))
+        mlp, x = model.blocks[0].mlp, torch.eye(12)[None, :1]
+        with torch.no_grad():
+            mlp.W_router[0] = scores.log()
+        _, cache = _of_mlp(mlp, x)
+        assert sorted(cache["blocks.0.mlp.hook_expert_indices"].flatten().tolist()) == expected
+        weights = cache["blocks.0.mlp.hook_expert_weights"].flatten()
+        assert float(weights.sum()) == pytest.approx(2 * float(scores[expected].sum()))
 
 
 def _of_mlp(mlp, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -71,8 +71,8 @@ class LatentAttention(Attention):
 
     def _none(self) -> NoReturn:
         raise BadInput(
-            "this model has latent attention: keys and values pass a norm on their way, so no matrix or bias of a head "
-            "makes them; what needs one works for other families"
+            "this model has latent attention: a norm stands between its input and its queries, keys and values, so no "
+            "head has a matrix or bias of them; take another ablation than value-bias, such as zero or mean"
         )
 
     query = key = value = property(_none, doc="Not one matrix.")
