@@ -120,7 +120,9 @@ def test_what_needs_one_matrix_of_a_head_is_refused() -> None:
         with pytest.raises(BadInput, match="latent attention"):
             getattr(model.blocks[0].attn, name)
     assert model_of(d_query=0).blocks[0].attn.W_Q.shape == (4, 12, 6)
-    with pytest.raises(BadInput, match="take another ablation than value-bias, such as zero or mean"):
+    with pytest.raises(
+        BadInput, match="value-bias: latent attention has no constant bias of a head's values; take zero or mean"
+    ):
         value_bias(model)
 
 

@@ -113,6 +113,8 @@ def value_bias(model: Transformer) -> Values:
     """The constant z that TransformerLens' "zero after folding" leaves a head with: b_V + W_V^T b_ln1 (raw
     weights); MLPs are zeroed.
     """
+    if model.config.latent is not None:
+        raise BadInput("value-bias: latent attention has no constant bias of a head's values; take zero or mean")
     heads = {}
     for layer, block in enumerate(model.blocks):
         bias = block.attn.b_V

@@ -72,7 +72,7 @@ class LatentAttention(Attention):
     def _none(self) -> NoReturn:
         raise BadInput(
             "this model has latent attention: a norm stands between its input and its queries, keys and values, so no "
-            "head has a matrix or bias of them; take another ablation than value-bias, such as zero or mean"
+            "head has a matrix or bias of them; read attn.hook_q, hook_k and hook_v in a run instead"
         )
 
     query = key = value = property(_none, doc="Not one matrix.")
