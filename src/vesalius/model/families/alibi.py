@@ -1,7 +1,5 @@
 """BLOOM, MPT and Falcon: models with ALiBi positions, and Falcons with rotary ones."""
 
-from torch.nn import functional as F
-
 from vesalius.model.config import Config
 from vesalius.model.families.layout import (
     Family,
@@ -16,6 +14,7 @@ from vesalius.model.families.layout import (
 )
 
 _LAYER, _PREFIXES = "h.{}.", ("transformer.",)
+_FUSED = "h.{}.self_attention.query_key_value"
 _OUTER = {
     "embed.W_E": "word_embeddings.weight",
     **with_biases({"ln_final": "ln_f"}),
@@ -65,25 +64,15 @@ def _bloom_config(raw: Raw) -> Raw:
     )
 
 
-def _bloom_weights(weights: State, config: Config) -> State:
-    """The norm of the embeddings is put on them, since nothing stands between; the unembedding has none."""
-    state, norm = dict(weights), "word_embeddings_layernorm"
-    table, weight, bias = (state.pop(name) for name in ("word_embeddings.weight", f"{norm}.weight", f"{norm}.bias"))
-    state.setdefault("lm_head.weight", table)
-    normed = F.layer_norm(table.float(), (config.d_model,), weight.float(), bias.float(), config.norm_eps)
-    state["word_embeddings.weight"] = normed.to(table.dtype)
-    return split_groups(state, config, "h.{}.self_attention.query_key_value")
-
-
 BLOOM = Family(
     name="bloom",
     model_types=("bloom",),
     config=_bloom_config,
-    outer=_OUTER,
+    outer={**_OUTER, **with_biases({"embed_norm": "word_embeddings_layernorm"})},
     inner=_INNER,
     layer=_LAYER,
     tied=True,
-    prepare=_bloom_weights,
+    prepare=lambda weights, config: split_groups(weights, config, _FUSED),
     prefixes=_PREFIXES,
 )
 
@@ -172,7 +161,7 @@ def _falcon_weights(weights: State, config: Config) -> State:
         for theirs, common in names.items():
             name = name.replace(theirs, common)
         state[name] = value
-    return split_groups(state, config, "h.{}.self_attention.query_key_value")
+    return split_groups(state, config, _FUSED)
 
 
 FALCON = Family(

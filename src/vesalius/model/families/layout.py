@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
@@ -131,6 +132,10 @@ class Family:
                 raise BadInput(self._missing(ours, theirs))
         if left:
             raise BadInput(self._surplus(min(left), off))
+        if "embed_norm.w" in state:  # nothing is added before it, so it is put on the embedding; the head has none
+            table, weight, bias = (state.pop(name) for name in ("embed.W_E", "embed_norm.w", "embed_norm.b"))
+            normed = F.layer_norm(table.float(), weight.shape, weight.float(), bias.float(), config.norm_eps)
+            state |= {"embed.W_E": normed.to(table.dtype), UNEMBED: state.get(UNEMBED, table.T)}
         for name, factor in self.factors(raw).items() if self.factors else ():
             if name == UNEMBED and UNEMBED not in state and factor != 1.0:
                 state[UNEMBED] = state["embed.W_E"].T
