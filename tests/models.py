@@ -136,6 +136,16 @@ STRUCTURES: dict[str, dict[str, object]] = {
         "gated": False,
         "query_scale": {"strength": 0.5, "every": 1, "layers": (0, 1)},
     },
+    "alibi": {"rotary": None, "alibi": {}, "n_heads": 6, "attn_softcap": 2.0},
+    "rounded-alibi": {"rotary": None, "alibi": {"scaled": True, "rounded": True}, "windows": (3, None)},
+    "latents": {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 3, "d_query": 6}},
+    "wide-latents-with-experts": {
+        "n_kv_heads": 4,
+        "norm": "layer",
+        "rotary": Rotary(base=50.0, d_rotary=2, attention_factor=1.2),
+        "latent": {"d_latent": 3, "d_value": 7},
+        "experts": {**EXPERTS, "n_groups": 2, "active_groups": 1, "group_by": 1},
+    },
     "dynamic-rope": {"rotary": Rotary(scaling="dynamic", factor=3.0, original_n_ctx=3)},
     "everything": {
         "norm_at": "both",

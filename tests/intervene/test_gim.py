@@ -11,7 +11,7 @@ from vesalius.intervene.edges import EdgeGraph
 from vesalius.intervene.readout import logit_difference
 from vesalius.model.hooks import HookPoint
 
-NAMES = ("parallel", "norms-before-and-after", "head-norms", "soft-caps", "own-rotations", "sinks")
+NAMES = ("parallel", "norms-before-and-after", "head-norms", "soft-caps", "own-rotations", "sinks", "alibi", "latents")
 
 
 def _setting(name: str):

@@ -70,7 +70,7 @@ def test_relevance_is_conserved(name: str, activation: str) -> None:
     structure = STRUCTURES.get(name, {"gated": False, "norm": "layer"}) | {"activation": activation}
     model = random_model(small_config(**structure), 5).double()
     for path, weight in model.named_parameters():
-        if path.endswith((".b", "b_qkv", "b_O", "b_in", "b_out", "b_U")) or path == "W_pos":
+        if path.endswith((".b", "b_qkv", "b_DQ", "b_DKV", "b_KR", "b_O", "b_in", "b_out", "b_U")) or path == "W_pos":
             weight.zero_()
     model.W_E[0] = 0.0
     tokens = torch.randint(1, model.config.d_vocab, (3, 5), generator=torch.Generator().manual_seed(5))

@@ -83,6 +83,24 @@ LLAMA4: dict[str, Any] = {
     "attn_scale": 0.5,
 }
 
+#: Keys of 6 + 4 numbers, values of 7; three groups of two experts, two of them open.
+DEEPSEEK = {
+    **SIZES,
+    **ROUTED,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 14,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 7,
+    "n_group": 3,
+    "topk_group": 2,
+    "n_shared_experts": 1,
+    "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3},
+}
+SIX_HEADS = {"hidden_size": 48, "num_attention_heads": 6}
+MPT = {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 128, "vocab_size": VOCAB}
+
 #: Name of the case: class, settings.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT),
@@ -201,6 +219,56 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "Cohere2",
         {**SIZES, **MIXED, "attention_bias": True, "tie_word_embeddings": False, "logit_scale": 2.0},
     ),
+    "bloom": ("Bloom", SIZES),
+    "bloom-six-heads": ("Bloom", {**SIZES, **SIX_HEADS, "tie_word_embeddings": False}),
+    "mpt": ("Mpt", MPT),
+    "mpt-clipped-seven-heads": (
+        "Mpt",
+        {**MPT, "d_model": 56, "n_heads": 7, "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.4}},
+    ),
+    "falcon": ("Falcon", SIZES),
+    "falcon-groups": ("Falcon", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True}),
+    "falcon-groups-one-norm": (
+        "Falcon",
+        {
+            **SIZES,
+            "new_decoder_architecture": True,
+            "num_kv_heads": 2,
+            "num_ln_in_parallel_attn": 1,
+            "ffn_hidden_size": 40,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "falcon-alibi": (
+        "Falcon",
+        {**SIZES, **SIX_HEADS, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    ),
+    "falcon-alibi-multi-query": ("Falcon", {**SIZES, **SIX_HEADS, "alibi": True}),
+    "deepseek_v3": ("DeepseekV3", DEEPSEEK),
+    "deepseek_v3-plain-queries-biased": (
+        "DeepseekV3",
+        {
+            **DEEPSEEK,
+            "q_lora_rank": None,
+            "attention_bias": True,
+            "n_group": 1,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "rope_parameters": rope("default"),
+        },
+    ),
+    "deepseek_v3-biased-queries": ("DeepseekV3", {**DEEPSEEK, "attention_bias": True, "first_k_dense_replace": 2}),
+    "deepseek_v2": ("DeepseekV2", {**DEEPSEEK, "topk_method": "greedy", "v_head_dim": 14, "norm_topk_prob": True}),
+    "deepseek_v2-groups": (
+        "DeepseekV2",
+        {
+            **DEEPSEEK,
+            "topk_method": "group_limited_greedy",
+            "q_lora_rank": None,
+            "rope_parameters": {**YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
+        },
+    ),
     "gemma": ("Gemma", {**SIZES, **HEAD}),
     "gemma2": ("Gemma2", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0}),
     "gemma3": ("Gemma3", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9}),
@@ -264,7 +332,9 @@ def random_reference(kind: str, settings: dict[str, Any]) -> Any:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(5)
     config_name = f"{kind}TextConfig" if kind in ("Gemma3", "Llama4") else f"{kind}Config"
-    config = getattr(transformers, config_name)(**settings, attn_implementation="eager")
+    # transformers' eager attention adds Falcon's biases of scores twice, the one that it takes by default once.
+    attention = "sdpa" if settings.get("alibi") else "eager"
+    config = getattr(transformers, config_name)(**settings, attn_implementation=attention)
     model = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(config)
     with torch.no_grad():
         corrections = [part for part in model.named_buffers() if "correction_bias" in part[0]]

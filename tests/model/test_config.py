@@ -46,6 +46,9 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
         assert f"n_heads {n_heads} is not a multiple of n_kv_heads {n_kv_heads}" in message
 
 
+LATENT = {"d_latent": 3, "d_value": 5}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -63,6 +66,12 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
         ({"rotary": {"scaling": "spiral"}}, "rotary.scaling"),
         ({"rotary": {"scaling": "llama3", "low_freq_factor": 4.0, "high_freq_factor": 4.0}}, "low_freq_factor 4.0"),
         ({"rotary": {"theta": 1e4}}, "rotary.theta"),
+        ({"alibi": {}}, "alibi compares keys before a query: rotary must be null"),
+        ({"alibi": {}, "rotary": None, "causal": False}, "causal true"),
+        ({"alibi": {}, "rotary": None, "sinks": True}, "sinks false"),
+        ({"latent": LATENT}, "latent needs rotary with d_rotary less than d_head"),
+        ({"latent": LATENT, "rotary": {"d_rotary": 2}}, "n_kv_heads 2 does not go with latent, which needs 4"),
+        ({"latent": LATENT, "rotary": {"d_rotary": 2}, "n_kv_heads": 4, "clip_qkv": 1.0}, "clip_qkv 1.0 does not go"),
     ],
 )
 def test_one_line_names_the_field(changes: dict[str, Any], message: str) -> None:

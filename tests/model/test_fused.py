@@ -8,7 +8,9 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Recordings, effects, logit_difference
 from vesalius.intervene.attribution import Portions, edge_attribution, position_bytes, run_bytes
 from vesalius.intervene.estimate import Prompts, attribution_peak
-from vesalius.model.fused import FUSED_FROM
+from vesalius.model.config import Rotary
+from vesalius.model.fused import FUSED_FROM, attend_fused
+from vesalius.model.positions import alibi_slopes
 
 WIDTH = FUSED_FROM + 4
 
@@ -30,6 +32,10 @@ def tokens_and_mask(pad: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         (0, {"sinks": True}),
         (3, {"sinks": True, "windows": (5, None), "query_scale": {"strength": 0.3, "every": 7, "layers": (1,)}}),
         (3, {"chunks": (16, None)}),
+        (0, {"rotary": None, "alibi": {}, "n_heads": 6}),
+        (3, {"rotary": None, "alibi": {"scaled": True}, "windows": (5, None)}),
+        (3, {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 3, "d_query": 6}}),
+        (0, {"n_kv_heads": 4, "rotary": Rotary(d_rotary=2), "latent": {"d_latent": 5, "d_value": 7}, "sinks": True}),
     ],
 )
 def test_logits_and_gradients_are_those_of_the_table(pad: int, changes: dict[str, object]) -> None:
@@ -49,6 +55,20 @@ def test_logits_and_gradients_are_those_of_the_table(pad: int, changes: dict[str
     assert same_logits(*logits)
     assert slopes[0].isfinite().all()
     assert torch.allclose(slopes[0], slopes[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_the_distance_of_far_tokens(dtype: torch.dtype) -> None:
+    """Queries and keys of zero: where a token attends is a matter of distance alone. One number of bfloat16 could not
+    tell position 1,023 from its neighbours.
+    """
+    n, slopes = 1024, alibi_slopes(3)
+    by_key = (torch.arange(n)[:, None] * slopes)[None, :, None]
+    nothing, values = torch.zeros(1, n, 3, 8, dtype=dtype), torch.zeros(1, n, 3, 8, dtype=dtype)
+    values[0, -8:] = torch.eye(8, dtype=dtype)[:, None]
+    z = attend_fused(nothing, nothing, values, None, 3.0, by_key=by_key)[0, -1].float()
+    expected = by_key[0, :, 0].softmax(0)[-8:].T
+    assert torch.allclose(z, expected, rtol=0.01, atol=1e-3)
 
 
 @pytest.mark.parametrize("sinks", [False, True])

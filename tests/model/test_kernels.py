@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vesalius.model.attention import rotate
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import NormLayer, _built, gpu_kernels
+from vesalius.model.positions import rotate
 
 HALF = [torch.bfloat16, torch.float16]
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

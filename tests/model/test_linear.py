@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from tests.models import random_model, small_config
-from vesalius.model.attention import _softmax_along_rows, rotate
+from vesalius.model.attention import _softmax_along_rows
 from vesalius.model.hooks import Tap
 from vesalius.model.mlp import NormLayer, affine
+from vesalius.model.positions import rotate
 from vesalius.model.transformer import FEW_ROWS, LARGE_VOCABULARY, _logits
 
 

@@ -1,6 +1,7 @@
 """What single heads and experts compute, worked by hand: sinks, chunks, scaled queries, routers, shared experts."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from vesalius.model import Config, Transformer
 from vesalius.model.attention import Heads, attention_weights
 from vesalius.model.config import QueryScale
 from vesalius.model.hooks import Cache, Tap
+from vesalius.model.positions import alibi_scores, alibi_slopes
+from vesalius.model.states import fingerprint, load_model, save_model
 
 TOKENS = torch.tensor([[1, 5, 3, 9, 2, 7]])
 
@@ -89,6 +92,80 @@ def test_queries_grow_with_their_position() -> None:
     assert torch.allclose(cached(scaled)[name][..., seen], grown[..., seen], atol=1e-6)
 
 
+# Positions as a bias of scores.
+
+
+def test_slopes_by_hand() -> None:
+    """A power of two: a geometric row that ends at 2 ** -8. Others: the row of the next lower power, then every other
+    slope of the next higher.
+    """
+    exponents = {
+        1: [8],
+        2: [4, 8],
+        3: [4, 8, 2],
+        4: [2, 4, 6, 8],
+        6: [2, 4, 6, 8, 1, 3],
+        7: [2, 4, 6, 8, 1, 3, 5],
+        8: [1, 2, 3, 4, 5, 6, 7, 8],
+        12: [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5],
+    }
+    for n_heads, expected in exponents.items():
+        assert (-alibi_slopes(n_heads).log2()).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n_heads", [1, 5, 16, 25, 32, 71, 112])
+def test_slopes_are_those_of_transformers(n_heads: int) -> None:
+    """BLOOM's and MPT's, which are written in two ways, and Falcon's in bfloat16."""
+    models = pytest.importorskip("transformers").models
+    slopes, ones = alibi_slopes(n_heads), torch.ones(1, 300, dtype=torch.long)
+    bloom = models.bloom.modeling_bloom.build_alibi_tensor(ones, n_heads, torch.float32)[:, 0, 1]
+    mpt = models.mpt.modeling_mpt.build_mpt_alibi_tensor(n_heads, 2)[:, 0]
+    assert torch.allclose(slopes, bloom, rtol=1e-6, atol=0)
+    assert torch.allclose(slopes, mpt[:, 1] - mpt[:, 0], rtol=1e-6, atol=0)
+    rule = {"rotary": None, "alibi": {"rounded": True}, "n_heads": n_heads, "n_kv_heads": 1}
+    falcon = models.falcon.modeling_falcon.build_alibi_tensor(ones, n_heads, torch.float32)[:, 0]
+    ours = alibi_scores(small_config(**rule), torch.arange(300)[None], torch.float32)[0, :, 0].T
+    assert torch.equal(ours, falcon), "far positions are rounded, too"
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_scores_fall_with_the_distance(scaled: bool) -> None:
+    """Four heads take 1/4, 1/16, 1/64 and 1/256 of the distance from a score, or half of that where d_head is 4 and the
+    bias is scaled like the score. Padding in front is no distance.
+    """
+    plain = random_model(small_config(rotary=None, alibi={"scaled": scaled}))
+    name, slopes = "blocks.0.attn.hook_attn_scores", torch.tensor([2.0, 4, 6, 8]).neg().exp2() / (2 if scaled else 1)
+    mask = torch.tensor([[False, False, True, True, True, True]])
+    for given, first in ((None, 0), (mask, 2)):
+        cache = cached(plain, mask=given)
+        q, k = (cache[f"blocks.0.attn.hook_{port}"].repeat_interleave(n, 2) for port, n in (("q", 1), ("k", 2)))
+        products = torch.einsum("bqhd,bkhd->bhqk", q, k) / 2
+        for query in range(first, 6):
+            for key in range(first, query + 1):
+                expected = products[0, :, query, key] - slopes * (query - key)
+                assert torch.allclose(cache[name][0, :, query, key], expected, atol=1e-6)
+
+
+def test_positions_are_nowhere_but_in_scores(tmp_path: Path) -> None:
+    """No table of positions: the same token has the same embedding everywhere, and the files hold none."""
+    model = random_model(small_config(rotary=None, alibi={"rounded": True}))
+    _, cache = model.run_with_cache(torch.tensor([[3, 3, 3]]))
+    assert torch.equal(cache["blocks.0.hook_resid_pre"][0, 0], cache["blocks.0.hook_resid_pre"][0, 2])
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(again(TOKENS), model(TOKENS))
+    assert fingerprint(model) != fingerprint(random_model(small_config(rotary=None, alibi={})))
+
+
+def test_some_heads_mix_with_their_own_slopes() -> None:
+    model = random_model(small_config(rotary=None, alibi={}, n_kv_heads=4)).double()
+    cache, heads = cached(model), [3, 1]
+    some = Heads(*(cache[f"blocks.0.attn.hook_{port}"][:, :, heads] for port in "qkv"))
+    z = model.blocks[0].attn.mix(some, model.layout(TOKENS), None, Tap(), which=heads)
+    assert torch.allclose(z, cache["blocks.0.attn.hook_z"][:, :, heads])
+
+
 # Experts.
 
 
@@ -136,6 +213,20 @@ def test_the_best_groups_are_chosen_first() -> None:
     assert torch.allclose(weights, 3 * torch.tensor([0.4, 0.7])), "the correction counts for the choice alone"
 
 
+def test_groups_may_be_judged_by_their_best_expert() -> None:
+    """Of the groups (0, 1), (2, 3), (4, 5) the second has the best expert, the first the best two."""
+    scores = torch.tensor([0.3, 0.29, 0.35, 0.01, 0.04, 0.01])
+    for group_by, expected in ((1, [2, 3]), (2, [0, 1])):
+        model = random_model(experts_config(n_groups=3, active_groups=1, group_by=group_by, factor=2.0))
+        mlp, x = model.blocks[0].mlp, torch.eye(12)[None, :1]
+        with torch.no_grad():
+            mlp.W_router[0] = scores.log()
+        _, cache = _of_mlp(mlp, x)
+        assert sorted(cache["blocks.0.mlp.hook_expert_indices"].flatten().tolist()) == expected
+        weights = cache["blocks.0.mlp.hook_expert_weights"].flatten()
+        assert float(weights.sum()) == pytest.approx(2 * float(scores[expected].sum()))
+
+
 def _of_mlp(mlp, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     tap = Tap(keep=lambda name: True)
     return mlp(x, tap), tap.stored
@@ -175,7 +266,7 @@ def test_routed_and_shared_experts_by_hand(weighs: str, gated: bool) -> None:
     ("changes", "message"),
     [
         ({"n_groups": 4}, "n_experts 6 is not a multiple of n_groups 4"),
-        ({"n_groups": 6, "active_groups": 2}, "n_experts must be at least twice n_groups"),
+        ({"n_groups": 6, "active_groups": 2}, "best 2 experts: groups have only 1"),
         ({"n_groups": 3, "active_groups": 1, "n_active": 3}, "1 of 3 groups do not hold n_active 3"),
         ({"weighs": "input", "biased": True}, "weighs must be 'output'"),
         ({"shared_gated": True}, "shared_gated needs d_shared"),

@@ -330,10 +330,14 @@ def test_without_transformers_there_is_nothing_to_compare_with(
 
 
 REFUSALS = [
-    ({"model_type": "deepseek_v3"}, "latent attention"),
+    ({"model_type": "jamba"}, "state-space layers"),
+    ({"model_type": "deepseek_v3"}, "field 'qk_rope_head_dim' is missing"),
     ({"model_type": "llama4_text", "no_rope_layers": [1]}, "field 'num_local_experts' is missing"),
     ({"model_type": "qwen2_vl"}, "mrope"),
-    ({"model_type": "falcon"}, "ALiBi"),
+    (
+        {"model_type": "mpt", "d_model": 32, "attn_config": {"alibi_bias_max": 16}},
+        "alibi_bias_max=16 is not supported; expected 8",
+    ),
     ({"model_type": "nobody_knows"}, "model_type 'nobody_knows' is not supported; use one of gpt2"),
     ({"quantization_config": {"quant_method": "bitsandbytes"}}, r"quantised weights \(bitsandbytes\)"),
     ({"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}, "mrope"),

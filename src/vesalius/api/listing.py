@@ -54,6 +54,11 @@ MODEL_TYPES = {
     "granitemoe": ["granitemoe"],
     "glm": ["glm"],
     "glm4": ["glm4"],
+    "bloom": ["bloom"],
+    "mpt": ["mpt"],
+    "falcon": ["falcon"],
+    "deepseek_v2": ["deepseek_v2"],
+    "deepseek_v3": ["deepseek_v3"],
 }
 #: What of `specimen.json` is listed.
 _LISTED = ("id", "name", "kind", "components", "layers", "heads", "d_model")

@@ -34,6 +34,7 @@ GPT2_SMALL = {
     "n_ctx": 1024,
     "norm": "layer",
     "rotary": None,
+    "alibi": None,
     "gated": False,
     "block": "sequential",
     "attn_scale": None,

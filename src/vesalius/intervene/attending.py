@@ -1,9 +1,11 @@
 """Why a head attends, and what it carries: the score of one query on one key as a sum over what was written upstream.
 
 1. The residual stream that enters the head's layer is, at the query and at the key, a sum over *sources*: the token's
-   embedding, the position's (where positions are learned), every head and MLP of earlier layers, and all biases.
-2. Norms divide by the scale that they have in the run, also those on queries and keys, and limits on projections keep
-   the factor that they have there. Held fixed, everything from the stream to a rotated query or key is linear.
+   embedding, the position's (where positions are learned), every head and MLP of earlier layers, and all biases. ALiBi
+   positions write nothing; what their distance takes from the score is the pair of the position with itself.
+2. Norms divide by the scale that they have in the run, also those on queries, keys and latents, and limits on
+   projections keep the factor that they have there. Held fixed, everything from the stream to a rotated query or key
+   is linear.
 3. So the score, before a soft cap, is a sum over pairs (source at the query, source at the key), and the value that the
    head reads at the key a sum over sources; both sums are exact.
 4. A pair is *confirmed* by path patching: its sources' contributions to the head's query input and to its key input
@@ -23,8 +25,9 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.values import OUTPUT_HOOKS
-from vesalius.model.attention import HeadPort, Layout, rotate
+from vesalius.model.attention import HeadPort
 from vesalius.model.hooks import Tap
+from vesalius.model.positions import Layout, rotate
 from vesalius.model.transformer import Block, Transformer
 
 TOKEN, POSITION, BIASES = "token", "position", "biases"
@@ -69,7 +72,7 @@ class AttentionParts:
     def sources(self) -> tuple[str, ...]:
         """Names of the terms, in order of computation; the biases at the end."""
         parts = [str(part) for part in self.model.components if part.layer < self.head.layer]
-        return (TOKEN, *([POSITION] if self.model.W_pos is not None else []), *parts, BIASES)
+        return (TOKEN, *([POSITION] if self._has_positions else []), *parts, BIASES)
 
     @cached_property
     def resid(self) -> Float[Tensor, "place d_model"]:
@@ -82,6 +85,8 @@ class AttentionParts:
         parts = [self._at(self._cache["hook_embed"])[None]]
         if self.model.W_pos is not None:
             parts.append(self._at(self._cache["hook_pos_embed"].expand_as(self._cache["hook_embed"]))[None])
+        elif self._has_positions:
+            parts.append(torch.zeros_like(parts[0]))
         for layer, block in enumerate(self.model.blocks[: self.head.layer]):
             z = self._cache[f"blocks.{layer}.attn.hook_z"][:, list(self._places)]
             parts.append(block.shares(z)[0].transpose(0, 1).to(self.resid.device, self.resid.dtype))
@@ -102,7 +107,8 @@ class AttentionParts:
     @cached_property
     def pairs(self) -> Float[Tensor, "source source"]:
         """What every pair of sources, at the query and at the key, adds to the score."""
-        return self.queries @ self.keys.T / self._block.attn.divisor
+        pairs = self.queries @ self.keys.T / self._block.attn.divisor
+        return self._with_distance(pairs, self._by_distance[0])
 
     @property
     def pairs_beyond(self) -> Float[Tensor, "source source"]:
@@ -110,7 +116,8 @@ class AttentionParts:
         attends to this key rather than to others.
         """
         keys = self._projected("k")[:, 1:]
-        return self.queries @ (keys[:, 0] - keys[:, 1:].mean(1)).T / self._block.attn.divisor
+        pairs = self.queries @ (keys[:, 0] - keys[:, 1:].mean(1)).T / self._block.attn.divisor
+        return self._with_distance(pairs, self._by_distance[0] - self._by_distance[1:].mean())
 
     @property
     def score(self) -> float:
@@ -157,10 +164,12 @@ class AttentionParts:
         attn, rotated = self._block.attn, []
         ports: tuple[HeadPort, ...] = ("q", "k")
         for side, (port, at) in enumerate(zip(ports, (self.query, self.key), strict=True)):
-            stream = (self.resid[side] - taken[side]).to(attn.qkv.dtype)[None, None]
+            stream = (self.resid[side] - taken[side]).to(attn.output.dtype)[None, None]
             own = attn.own(port, self._block.ln1(stream, _CLEAN), [self._own])
             rotated.append(self._placed(port, own.double().flatten(), at))
-        return float(rotated[0] @ rotated[1]) / attn.divisor
+        score = float(rotated[0] @ rotated[1]) / attn.divisor
+        distance_taken = self.other is None and self._has_positions and self._position in (at_query, at_key)
+        return score if distance_taken else score + float(self._by_distance[0])
 
     @cached_property
     def _lost(self) -> Float[Tensor, "source place d_model"]:
@@ -183,6 +192,29 @@ class AttentionParts:
                 self._alone[edit] = self.patched_score(*edit)
         clean, by_query, by_key = (self._alone[edit] for edit in edits[:3])
         return clean - by_query - by_key + self.patched_score(*edits[3])
+
+    # ALiBi positions, whose pair is a part of the score that nothing in the stream makes.
+
+    @property
+    def _has_positions(self) -> bool:
+        return self.model.W_pos is not None or self.model.config.alibi is not None
+
+    @property
+    def _position(self) -> int:
+        return self.sources.index(POSITION)
+
+    @cached_property
+    def _by_distance(self) -> Float[Tensor, " key"]:
+        """What the distance adds to the scores of the key and of its rivals."""
+        if (alibi := self._layout.alibi) is None:
+            return self.resid.new_zeros(len(self._places) - 1)
+        by_place = alibi[0, list(self._places), 0, self._own].double()
+        return by_place[1:] - by_place[0]
+
+    def _with_distance(self, pairs: Float[Tensor, "source source"], distance: Tensor) -> Tensor:
+        if self.model.config.alibi is not None:
+            pairs[self._position, self._position] += distance
+        return pairs
 
     # The linear map from the stream to queries, keys and values, everything that divides held at the run's.
 
@@ -207,29 +239,15 @@ class AttentionParts:
         """What every source (or each of some `changes` of the stream) adds to the head's query, key or value at all
         places, rotated.
         """
-        block, attn, config = self._block, self._block.attn, self.model.config
-        whole = {"q": attn.query, "k": attn.key, "v": attn.value}[port].double()
-        bias = {"q": attn.b_Q, "k": attn.b_K, "v": attn.b_V}[port].double().flatten()
-        kv = self._own if port == "q" else self._own // config.queries_per_kv
-        own = slice(kv * config.d_head, (kv + 1) * config.d_head)
-        scale = None if block.ln1.w is None else block.ln1.scale(self.resid)
-        read = self.streams if scale is None else block.ln1.share(self.streams, scale)
-        constant = bias if block.ln1.b is None else bias + block.ln1.b.double() @ whole
-        if changes is None:
-            parts = read @ whole[:, own]
-            parts[-1] += constant[own]  # the biases are the last source
-        else:
-            parts = (changes if scale is None else block.ln1.share(changes, scale)) @ whole[:, own]
-        raw = read.sum(0) @ whole + constant
-        limit = config.clip_qkv
-        if limit is not None:
-            factor = torch.where(raw == 0, 1.0, raw.clamp(-limit, limit) / raw)
-            raw, parts = raw * factor, parts * factor[:, own]
-        norm = {"q": attn.q_norm, "k": attn.k_norm}.get(port)
-        if norm is not None and norm.w is not None:
-            joint = attn.qk_norm == "all"
-            weight = norm.w.double()[own] if joint else norm.w.double()
-            parts = parts / norm.scale(raw if joint else raw[:, own]) * weight
+        norm = self._block.ln1
+        scale = None if norm.w is None else norm.scale(self.resid)
+        read = self.streams if scale is None else norm.share(self.streams, scale)
+        if norm.b is not None:
+            read = torch.cat([read[:-1], read[-1:] + norm.b.double()])  # the biases are the last source
+        whole, parts = read.sum(0), read
+        if changes is not None:
+            parts = changes if scale is None else norm.share(changes, scale)
+        parts = self._block.attn.held(port, self._own, whole, parts, biased=changes is None)
         if port == "v":
             return parts
         return torch.stack([self._placed(port, parts[:, i], at) for i, at in enumerate(self._places)], 1)

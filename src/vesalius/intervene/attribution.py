@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -23,12 +24,13 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, activations, sender_changes, unit_hook
-from vesalius.model.attention import Attention, Heads, Layout, attention_weights, take_positions
+from vesalius.model.attention import Attention, Heads, attention_weights, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies, available_bytes
 from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import HALF, NormLayer, widened
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Transformer
 from vesalius.progress import checkpoint
 
@@ -427,7 +429,7 @@ def run_bytes(config: Config, dtype: torch.dtype, width: int) -> int:
     """Bytes that a run of one prompt with gradients holds: of every layer and token the streams before its norms in
     float32 and what goes in and out of its parts, with the gradients there.
     """
-    heads = config.n_heads * config.d_head
+    heads = config.n_heads * max(config.d_head, config.d_value)
     wide = max(config.d_mlp, config.experts.d_active if config.experts else 0)
     token = config.d_model * (2 * 4 + 7 * dtype.itemsize) + (11 * heads + 3 * wide) * dtype.itemsize
     if not may_fuse(config, width):
@@ -569,9 +571,17 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
 
 
 def _shared(gradients: Sequence[Tensor], rule: Rule) -> Float[Tensor, "prompt pos input d_head"]:
-    """The gradients at queries, keys and values side by side; under GIM's rule each of them with its share."""
+    """The gradients at queries, keys and values side by side, as wide as the widest; under GIM's rule each of them with
+    its share.
+    """
     shares = GIM_SHARES.values() if rule == "gim" else (1.0, 1.0, 1.0)
-    return torch.cat([share * gradient for share, gradient in zip(shares, gradients, strict=True)], 2)
+    return torch.cat(_alike([share * gradient for share, gradient in zip(shares, gradients, strict=True)]), 2)
+
+
+def _alike(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Queries, keys and values in one width, zeros behind the narrower: values of latent attention have their own."""
+    widest = max(part.shape[-1] for part in parts)
+    return [F.pad(part, (0, widest - part.shape[-1])) for part in parts]
 
 
 def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:
@@ -647,7 +657,7 @@ def _before_heads(
         inputs = pre[:, None].expand(-1, 3 * n_heads, -1, -1).detach().requires_grad_()
         tap = Tap(rule_hooks(model, walk.rule))
         ports = zip(HEAD_PORTS, block.ln1(inputs, tap).split(n_heads, 1), strict=True)
-        projected = torch.cat([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports], 1)
+        projected = torch.cat(_alike([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports]), 1)
         (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
     return back.sum(1)[:, :, None] if summed else back.transpose(1, 2)
 

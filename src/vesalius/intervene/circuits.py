@@ -26,8 +26,9 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory, attention_share
 from vesalius.intervene.tokens import real_tokens
 from vesalius.intervene.values import Batch, contribution, embeddings, values_of
-from vesalius.model.attention import Heads, Layout, take_positions
+from vesalius.model.attention import Heads, take_positions
 from vesalius.model.hooks import Tap
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import checkpoint
 

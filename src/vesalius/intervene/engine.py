@@ -43,11 +43,12 @@ from vesalius.intervene.tokens import (
     without_inherited,
 )
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.attention import Heads, Layout, take_positions
+from vesalius.model.attention import Heads, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies
 from vesalius.model.fused import may_fuse
 from vesalius.model.hooks import Tap
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress, checkpoint
 
@@ -264,7 +265,7 @@ class _Walk:
         units = self.everywhere.units_of(some).to(resid.device)
         self.attended = len(units)
         config, positions = block.attn.config, resid.shape[1] if places.at is None else places.at.value.shape[1]
-        z = resid.new_zeros(places.units(n), positions, config.n_heads, config.d_head)
+        z = resid.new_zeros(places.units(n), positions, config.n_heads, config.d_value)
         if len(some):
             some_z = self._mixed(block, layer, resid[units], self.rows.take(some), len(some), some)
             z[places.units_of(some).to(z.device)] = some_z
@@ -485,7 +486,7 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
         )
     if plan.patterns is not None:
         plan.patterns.check(model.config, len(plan), batch)
-    if any(len(z) and z.shape[2:] != (model.config.n_heads, model.config.d_head) for z in values.z):
+    if any(len(z) and z.shape[2:] != (model.config.n_heads, model.config.d_value) for z in values.z):
         raise BadInput("replacement values come from a model of another shape")
 
 

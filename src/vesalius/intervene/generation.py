@@ -129,7 +129,7 @@ def steering_width(model: Transformer, site: Site) -> int:
             f"L{site.layer}.mlp_post or L{site.layer}H0.q"
         )
     if place.kind in OF_HEADS:
-        return config.d_head
+        return config.d_head if place.kind in ("q", "k") else config.d_value
     return config.d_mlp if place.kind in ("mlp_pre", "mlp_post") else config.d_model
 
 

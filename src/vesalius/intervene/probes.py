@@ -13,9 +13,10 @@ from vesalius.components import Component
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.signed import LogitSides
 from vesalius.intervene.values import Batch
-from vesalius.model.attention import HeadPort, Heads, Layout, take_positions
+from vesalius.model.attention import HeadPort, Heads, take_positions
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import widened
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Transformer
 
 

@@ -15,10 +15,11 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
-from vesalius.model.attention import Layout, take_positions
+from vesalius.model.attention import take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import free_bytes
 from vesalius.model.hooks import Cache, Tap
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
 
 #: Bytes of activations held at once where the device does not say how much it has free.
@@ -246,7 +247,7 @@ def _at(x: Tensor, at: Tensor | None) -> Tensor:
 def prompt_bytes(model: Transformer, width: int) -> int:
     """Bytes of the clean run of one prompt."""
     config = model.config
-    per_token = config.d_model * 4 + 2 * config.n_kv_heads * config.d_head
+    per_token = config.d_model * 4 + config.n_kv_heads * (config.d_head + config.d_value)
     return width * per_token * config.n_layers * model.W_E.element_size()
 
 

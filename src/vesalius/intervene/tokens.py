@@ -19,9 +19,10 @@ from torch import Tensor
 
 from vesalius.intervene.plan import KEEP, Plan
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.attention import SMALL_HEAD, Layout
+from vesalius.model.attention import SMALL_HEAD
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block
 
 #: Tokens are computed one by one where at most this share of them is left; the copies cost more than the rest saves.

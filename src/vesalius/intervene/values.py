@@ -113,6 +113,8 @@ def value_bias(model: Transformer) -> Values:
     """The constant z that TransformerLens' "zero after folding" leaves a head with: b_V + W_V^T b_ln1 (raw
     weights); MLPs are zeroed.
     """
+    if model.config.latent is not None:
+        raise BadInput("value-bias: latent attention has no constant bias of a head's values; take zero or mean")
     heads = {}
     for layer, block in enumerate(model.blocks):
         bias = block.attn.b_V
@@ -124,16 +126,16 @@ def value_bias(model: Transformer) -> Values:
 
 
 def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]]) -> Values:
-    """Given vectors (a head's z of length d_head, an MLP's output of length d_model), zero for every component not
+    """Given vectors (a head's z of length d_value, an MLP's output of length d_model), zero for every component not
     named.
     """
     config, like = model.config, model.W_E
     places = [block.device for block in model.blocks]
-    z = [like.new_zeros(1, 1, config.n_heads, config.d_head, device=device) for device in places]
+    z = [like.new_zeros(1, 1, config.n_heads, config.d_value, device=device) for device in places]
     mlp = [like.new_zeros(1, 1, config.d_model, device=device) for device in places]
     for component, vector in vectors.items():
         part = Component.parse(component).within(config)
-        expected = config.d_head if part.is_head else config.d_model
+        expected = config.d_value if part.is_head else config.d_model
         if tuple(vector.shape) != (expected,):
             raise BadInput(f"constant for {part} has shape {tuple(vector.shape)}; expected [{expected}]")
         (mlp[part.layer][0, 0] if part.head is None else z[part.layer][0, 0, part.head]).copy_(vector)
@@ -148,7 +150,7 @@ def component_values(model: Transformer, component: Component, output: Float[Ten
     heads of the same layer, which share them: plans must name this component alone.
     """
     config, (n, width) = model.config, output.shape[:2]
-    z = [output.new_empty(0, 1, config.n_heads, config.d_head)] * config.n_layers
+    z = [output.new_empty(0, 1, config.n_heads, config.d_value)] * config.n_layers
     mlp = [output.new_empty(0, 1, config.d_model)] * config.n_layers
     if component.head is None:
         mlp[component.layer] = output

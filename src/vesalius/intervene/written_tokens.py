@@ -148,7 +148,7 @@ def neuron_vectors(
 
 def weight_arithmetic(config: Config, *, sample: int, words: int, neurons: int) -> float:
     """The multiplications of the tests from weights, about."""
-    h, k, d = config.n_heads, config.d_head, config.d_model
+    h, k, d = config.n_heads, config.d_value, config.d_model
     heads = h * k * sample * (d + 3 * sample) + words * h * d * config.d_vocab_out
     mlps = config.d_mlp * d * sample + neurons * d * config.d_vocab_out
     return float(config.n_layers) * (heads + mlps)

@@ -4,175 +4,18 @@ Queries, keys and values carry the norms and limits that a family puts on them; 
 `hook_v` stand after those and before the rotation.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from vesalius.model.config import Config, Reach, Rotary
+from vesalius.model.config import Config
 from vesalius.model.fused import attend_fused, may_fuse
 from vesalius.model.hooks import Tap
-from vesalius.model.mlp import HALF, NormLayer, affine, gpu_kernels, widened
-
-# Where tokens stand: positions, which tokens may attend to which, and the rotation of queries and keys.
-
-#: Cosines and sines of the angles, `[rows, pos, 1, d_rotary]`.
-Rotation = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Positions of the tokens of a batch and which pairs may attend. `rows` of 1 serve every row of the batch.
-
-    `limited` holds the pairs of layers that do not see all of them, `rotations` each rotation in use, `query_scale`
-    what queries are multiplied by where they grow with their position; `plain` says that every token sees itself and
-    all before it.
-    """
-
-    attend: Bool[Tensor, "rows 1 query key"]
-    positions: Int[Tensor, "rows pos"]
-    limited: Mapping[Reach, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
-    rotations: Mapping[Rotary, Rotation] = field(default_factory=dict)
-    plain: bool = False
-    query_scale: Float[Tensor, "rows pos 1 1"] | None = None
-    _copies: dict[torch.device, "Layout"] = field(default_factory=dict, repr=False, compare=False)
-
-    @classmethod
-    def make(
-        cls,
-        config: Config,
-        positions: Int[Tensor, "rows pos"],
-        attend: Bool[Tensor, "rows 1 query key"],
-        like: Tensor,
-        *,
-        plain: bool = False,
-    ) -> "Layout":
-        """The layout of a model's layers; `like` gives the number format of rotations."""
-        n, layers, scale = attend.shape[-1], range(config.n_layers), None
-        reaches = {reach for layer in layers if (reach := config.reach_of(layer)).limits(n)}
-        limited = {reach: attend & _within(reach, positions, n) for reach in reaches}
-        rotaries = {rotary for layer in layers if (rotary := config.rotary_of(layer)) is not None}
-        rotations = {rotary: rotation(positions, rotary, config.d_head, like.dtype) for rotary in rotaries}
-        if (rule := config.query_scale) is not None:
-            steps = ((positions + rule.first) // rule.every).to(widened(like).dtype)
-            scale = (1 + rule.strength * steps.log1p()).to(like.dtype)[:, :, None, None]
-        return cls(attend, positions, limited, rotations, plain, scale)
-
-    def take(self, rows: Int[Tensor, " n"] | slice) -> "Layout":
-        """The layout of chosen rows (a shared layout is its own selection)."""
-        if self.attend.shape[0] == 1:
-            return self
-        return Layout(
-            self.attend[rows],
-            self.positions[rows],
-            {reach: attend[rows] for reach, attend in self.limited.items()},
-            {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
-            self.plain,
-            None if self.query_scale is None else self.query_scale[rows],
-        )
-
-    def on(self, device: torch.device) -> "Layout":
-        """The same layout on another device; the copy is kept."""
-        if self.attend.device == device:
-            return self
-        if device not in self._copies:
-            self._copies[device] = Layout(
-                self.attend.to(device),
-                self.positions.to(device),
-                {reach: attend.to(device) for reach, attend in self.limited.items()},
-                {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
-                self.plain,
-                None if self.query_scale is None else self.query_scale.to(device),
-            )
-        return self._copies[device]
-
-    def seen(self, reach: Reach) -> Bool[Tensor, "rows 1 query key"]:
-        """Which pairs may attend in a layer that sees as far as this."""
-        return self.limited.get(reach, self.attend)
-
-
-def _within(reach: Reach, positions: Int[Tensor, "rows pos"], n: int) -> Bool[Tensor, "*rows query key"]:
-    """Which pairs of tokens are near enough."""
-    steps, near = torch.arange(n, device=positions.device), torch.ones((), dtype=torch.bool, device=positions.device)
-    if reach.window is not None:
-        near = near & ((steps[:, None] - steps[None]).abs() < reach.window)
-    if reach.chunk is not None:
-        chunk = positions // reach.chunk
-        near = near & (chunk[:, None, :, None] == chunk[:, None, None, :])
-    return near
-
-
-def rotation(positions: Int[Tensor, "rows pos"], rotary: Rotary, d_head: int, dtype: torch.dtype) -> Rotation:
-    """Cosines and sines at these positions. Scalings that depend on the length take each row's own."""
-    lengths = positions.amax(1) + 1
-    frequencies = inverse_frequencies(rotary, rotary.d_rotary or d_head, lengths)
-    angles = positions[..., None].float() * frequencies[:, None]
-    angles = torch.cat([angles, angles], -1)[:, :, None]
-    return (angles.cos() * rotary.attention_factor).to(dtype), (angles.sin() * rotary.attention_factor).to(dtype)
-
-
-def rotate(
-    x: Float[Tensor, "batch pos head d_head"], cos: Tensor, sin: Tensor
-) -> Float[Tensor, "batch pos head d_head"]:
-    """Rotate each pair (i, i + d_rotary/2) by its angle; what lies beyond the rotated part stays as it is."""
-    d_rotary = cos.shape[-1]
-    if d_rotary < x.shape[-1]:
-        return torch.cat([rotate(x[..., :d_rotary], cos, sin), x[..., d_rotary:]], -1)
-    if x.ndim == 4 and d_rotary & (d_rotary - 1) == 0 and (kernels := gpu_kernels(x)) is not None:
-        return kernels.rotated(x, cos, sin)
-    first, second = x.chunk(2, -1)
-    rotated, half = x * cos, d_rotary // 2
-    if x.dtype in HALF:  # every product is rounded, as in the reference models
-        rotated[..., :half] -= second * sin[..., :half]
-        rotated[..., half:] += first * sin[..., half:]
-        return rotated
-    rotated[..., :half].addcmul_(second, sin[..., :half], value=-1)
-    rotated[..., half:].addcmul_(first, sin[..., half:])
-    return rotated
-
-
-def inverse_frequencies(rotary: Rotary, d: int, lengths: Int[Tensor, " rows"]) -> Float[Tensor, "rows half"]:
-    """Radians per position of each pair, for prompts of these lengths (one row where the length does not matter)."""
-    steps = torch.arange(0, d, 2, device=lengths.device, dtype=torch.float32) / d
-    if rotary.scaling == "longrope":
-        short, long = (torch.tensor(f, device=lengths.device) for f in (rotary.short_factors, rotary.long_factors))
-        factors = torch.where((lengths > rotary.original_n_ctx)[:, None], long, short)
-        return 1.0 / (factors * rotary.base**steps)
-    if rotary.scaling == "dynamic":
-        stretch = lengths.clamp(min=rotary.original_n_ctx).float() / rotary.original_n_ctx
-        base = rotary.base * (rotary.factor * stretch - (rotary.factor - 1)) ** (d / (d - 2))
-        return 1.0 / base[:, None] ** steps
-    return _fixed_frequencies(rotary, d, steps)[None]
-
-
-def _fixed_frequencies(rotary: Rotary, d: int, steps: Float[Tensor, " half"]) -> Float[Tensor, " half"]:
-    frequencies = 1.0 / rotary.base**steps
-    if rotary.scaling == "linear":
-        return frequencies / rotary.factor
-    if rotary.scaling == "llama3":
-        # Long wavelengths are stretched by `factor`, short ones kept, those between blended.
-        wavelength = 2 * math.pi / frequencies
-        low, high = rotary.low_freq_factor, rotary.high_freq_factor
-        blend = ((rotary.original_n_ctx / wavelength - low) / (high - low)).clamp(0, 1)
-        return (1 - blend) * frequencies / rotary.factor + blend * frequencies
-    if rotary.scaling == "yarn":
-        low, high = (_pair_with_turns(turns, d, rotary) for turns in (rotary.beta_fast, rotary.beta_slow))
-        low, high = (math.floor(low), math.ceil(high)) if rotary.truncate else (low, high)
-        low, high = max(low, 0), min(high, d - 1)
-        pairs = torch.arange(d // 2, device=steps.device, dtype=torch.float32)
-        stretched = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0, 1)
-        return frequencies / rotary.factor * stretched + frequencies * (1 - stretched)
-    return frequencies
-
-
-def _pair_with_turns(turns: float, d: int, rotary: Rotary) -> float:
-    """The pair that turns this often over the original context."""
-    return d * math.log(rotary.original_n_ctx / (turns * 2 * math.pi)) / (2 * math.log(rotary.base))
-
+from vesalius.model.mlp import NormLayer, affine, widened
+from vesalius.model.positions import Layout, rotate
 
 HeadPort = Literal["q", "k", "v"]
 _QUIET = Tap()
@@ -201,12 +44,18 @@ class Attention(nn.Module):
         self.reach, self.rotary = config.reach_of(layer), config.rotary_of(layer)
         self.qk_norm = config.qk_norm_of(layer)
         self.scales_queries = config.query_scale is not None and layer in config.query_scale.layers
-        self.divisor = math.sqrt(config.d_head) if config.attn_scale is None else 1 / config.attn_scale
+        self.divisor = config.divisor
+        d, wide = config.d_model, config.n_heads * config.d_value
+        self.make_inputs()
+        self.output, self.b_O = nn.Parameter(torch.zeros(wide, d)), nn.Parameter(torch.zeros(d))
+        self.sinks = nn.Parameter(torch.zeros(config.n_heads)) if config.sinks else None
+
+    def make_inputs(self) -> None:
+        """The weights of queries, keys and values."""
+        config = self.config
         d, dh, h, kv = config.d_model, config.d_head, config.n_heads, config.n_kv_heads
         self.ends = (h * dh, (h + kv) * dh, (h + 2 * kv) * dh)
         self.qkv, self.b_qkv = nn.Parameter(torch.zeros(d, self.ends[2])), nn.Parameter(torch.zeros(self.ends[2]))
-        self.output, self.b_O = nn.Parameter(torch.zeros(h * dh, d)), nn.Parameter(torch.zeros(d))
-        self.sinks = nn.Parameter(torch.zeros(h)) if config.sinks else None
         widths = {"none": (1, 1), "head": (dh, dh), "all": (h * dh, kv * dh)}[self.qk_norm]
         kind = "none" if self.qk_norm == "none" else "rms"
         self.q_norm, self.k_norm = (
@@ -217,11 +66,11 @@ class Attention(nn.Module):
     query = property(lambda self: self.qkv[:, : self.ends[0]], doc="[d_model, n_heads * d_head]")
     key = property(lambda self: self.qkv[:, self.ends[0] : self.ends[1]], doc="[d_model, n_kv_heads * d_head]")
     value = property(lambda self: self.qkv[:, self.ends[1] :], doc="[d_model, n_kv_heads * d_head]")
-    W_Q = property(lambda self: _per_head(self.query, self.config.n_heads), doc="[n_heads, d_model, d_head]")
-    W_K = property(lambda self: _per_head(self.key, self.config.n_kv_heads), doc="[n_kv_heads, d_model, d_head]")
-    W_V = property(lambda self: _per_head(self.value, self.config.n_kv_heads), doc="[n_kv_heads, d_model, d_head]")
+    W_Q = property(lambda self: per_head(self.query, self.config.n_heads), doc="[n_heads, d_model, d_head]")
+    W_K = property(lambda self: per_head(self.key, self.config.n_kv_heads), doc="[n_kv_heads, d_model, d_head]")
+    W_V = property(lambda self: per_head(self.value, self.config.n_kv_heads), doc="[n_kv_heads, d_model, d_head]")
     W_O = property(
-        lambda self: self.output.view(self.config.n_heads, self.config.d_head, -1), doc="[n_heads, d_head, d_model]"
+        lambda self: self.output.view(self.config.n_heads, self.config.d_value, -1), doc="[n_heads, d_value, d_model]"
     )
     b_Q = property(lambda self: self.b_qkv[: self.ends[0]].view(self.config.n_heads, -1), doc="[n_heads, d_head]")
     b_K = property(
@@ -229,6 +78,10 @@ class Attention(nn.Module):
         doc="[n_kv_heads, d_head]",
     )
     b_V = property(lambda self: self.b_qkv[self.ends[1] :].view(self.config.n_kv_heads, -1), doc="[n_kv_heads, d_head]")
+
+    #: The weights under TransformerLens' names, and the norms within; a weight that is None is not there.
+    weights: tuple[str, ...] = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "sinks")
+    norms: tuple[str, ...] = ("q_norm", "k_norm")
 
     @property
     def linear(self) -> bool:
@@ -281,6 +134,35 @@ class Attention(nn.Module):
         weight = norm.w.view(len(weights), 1, -1)[sources]
         return (widened(raw) / scale * weight).to(raw.dtype)
 
+    def held(
+        self,
+        port: HeadPort,
+        head: int,
+        x: Float[Tensor, "place d_model"],
+        parts: Float[Tensor, "part place d_model"],
+        *,
+        biased: bool,
+    ) -> Float[Tensor, "part place d_head"]:
+        """What parts of a normalised input add to a head's query, key or value, with norms and limits held at what they
+        do to the whole input `x`. With `biased` the last part has the biases as well.
+        """
+        whole = {"q": self.query, "k": self.key, "v": self.value}[port].to(x)
+        bias = {"q": self.b_Q, "k": self.b_K, "v": self.b_V}[port].to(x).flatten()
+        width, head = self.config.d_head, head if port == "q" else head // self.config.queries_per_kv
+        own = slice(head * width, (head + 1) * width)
+        raw, added = x @ whole + bias, parts @ whole[:, own]
+        if biased:
+            added[-1] += bias[own]
+        if (limit := self.config.clip_qkv) is not None:
+            factor = torch.where(raw == 0, 1.0, raw.clamp(-limit, limit) / raw)
+            raw, added = raw * factor, added * factor[:, own]
+        norm = {"q": self.q_norm, "k": self.k_norm}.get(port)
+        if norm is None or norm.w is None:
+            return added
+        joint = self.qk_norm == "all"
+        weight = norm.w.to(x)[own] if joint else norm.w.to(x)
+        return added / norm.scale(raw if joint else raw[:, own]) * weight
+
     def keys_at(
         self,
         k: Float[Tensor, "*unit head d_head"],
@@ -323,19 +205,23 @@ class Attention(nn.Module):
         if self.rotary is not None:
             q = tap(self.prefix + "hook_rot_q", q)
             k = k if rotated else tap(self.prefix + "hook_rot_k", k)
-        sinks = self.sinks if self.sinks is None or which is None else self.sinks[list(which)]
+        sinks, alibi = self.sinks, layout.alibi
+        if which is not None:
+            sinks, alibi = (x if x is None else x[..., list(which)] for x in (sinks, alibi))
         tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
-        if tap.idle and tiny and self.config.attn_softcap is None and sinks is None:
+        if tap.idle and tiny and self.config.attn_softcap is None and sinks is None and alibi is None:
             return _mix_rows_last(q, k, v, attend, self.divisor)
         if may_fuse(self.config, k.shape[1]) and not any(tap.needs(self.prefix + name) for name in _TABLES):
             plain = at is None and layout.plain and self.reach not in layout.limited
-            z = attend_fused(q, k, v, None if plain else attend, self.divisor, sinks)
+            z = attend_fused(q, k, v, None if plain else attend, self.divisor, sinks=sinks, by_key=alibi)
             return tap(self.prefix + "hook_z", z)
-        batch, n_query, n_heads, d_head = q.shape
+        batch, n_query, n_heads, _ = q.shape
         kv = k.shape[2]
         # Query heads that share a key-value head are laid end to end along the query axis, so nothing is copied.
-        grouped = q.permute(0, 2, 1, 3).reshape(batch, kv, -1, d_head)
+        grouped = q.permute(0, 2, 1, 3).reshape(batch, kv, -1, q.shape[-1])
         scores = (grouped @ k.permute(0, 2, 3, 1)).view(batch, n_heads, n_query, -1).div_(self.divisor)
+        if alibi is not None:
+            scores.add_(alibi.permute(0, 3, 2, 1) - _at_queries(alibi, at).permute(0, 3, 1, 2))
         scores = soft_cap(scores, self.config.attn_softcap).masked_fill_(~attend, torch.finfo(scores.dtype).min)
         scores = tap(self.prefix + "hook_attn_scores", scores)
         short = tap.idle and scores.is_cpu and scores.shape[-1] < _SHORT and not torch.is_grad_enabled()
@@ -345,7 +231,7 @@ class Attention(nn.Module):
             normalised = attention_weights(widened(scores), sinks)
         pattern = tap(self.prefix + "hook_pattern", normalised.to(scores.dtype))
         z = pattern.view(batch, kv, -1, pattern.shape[-1]) @ v.permute(0, 2, 1, 3)
-        return tap(self.prefix + "hook_z", z.view(batch, n_heads, n_query, d_head).permute(0, 2, 1, 3))
+        return tap(self.prefix + "hook_z", z.view(batch, n_heads, n_query, -1).permute(0, 2, 1, 3))
 
     def moved(
         self, x: Float[Tensor, "batch pos d_model"], layout: Layout, head: int
@@ -444,7 +330,7 @@ def _mix_rows_last(
     return z.permute(3, 0, 2, 1)
 
 
-def _per_head(weight: Float[Tensor, "d_model wide"], n: int) -> Float[Tensor, "head d_model d_head"]:
+def per_head(weight: Float[Tensor, "d_model wide"], n: int) -> Float[Tensor, "head d_model d_head"]:
     return weight.view(weight.shape[0], n, -1).permute(1, 0, 2)
 
 

@@ -1,10 +1,11 @@
 """The shape of a transformer; an impossible one cannot be constructed.
 
-There is no `positions` switch: rotary settings are present or positions are learned. There is no `tie` switch:
-whether the unembedding shares the embedding is a fact about the weights, not about the shape. Settings that differ
-between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
+There is no `positions` switch: settings of rotary or ALiBi positions are present, or positions are learned. There is no
+`tie` switch: whether the unembedding shares the embedding is a fact about the weights, not about the shape. Settings
+that differ between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
 """
 
+import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -103,17 +104,42 @@ class QueryScale(BaseModel):
     layers: tuple[int, ...] = Field(min_length=1, description="layers whose queries are scaled")
 
 
+class Alibi(BaseModel):
+    """Positions that are a bias of scores: each head takes its own slope times the distance from a score. In Falcon it
+    is `scaled` like the score, and made of slopes and products that are `rounded` to bfloat16.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    scaled: bool = False
+    rounded: bool = False
+
+
+class Latent(BaseModel):
+    """Keys and values that are read from a normed latent vector of `d_latent` numbers, and queries from one of
+    `d_query` (0: from the input). The first numbers of a head's query and key, those that rotate, are compared by
+    themselves: that part of the key comes from the input and is one for all heads. Values have `d_value` numbers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    d_latent: PositiveInt
+    d_value: PositiveInt
+    d_query: NonNegativeInt = 0
+    norm_eps: PositiveFloat = 1e-6
+
+
 class Experts(BaseModel):
     """MLPs of experts: a router sends each token to `n_active` of `n_experts` gated MLPs and adds their outputs,
     each with a weight.
 
     A weight is the router's score behind a `softmax` over all experts or the `sigmoid` of each, scaled to sum to 1 over
     the chosen (`renormalise`), times `factor`; it multiplies what an expert puts out, or what it reads (`weighs`). Of
-    `n_groups` groups of experts only the `active_groups` best can be chosen, a group being as good as its best two
-    experts; `corrected`: every expert has a bias that counts for the choice alone. `biased`: the router and all
-    experts' matrices have biases. `limit` bounds an expert's gate from above and its other factor on both sides;
-    `offset` is added to the other factor then. Every token passes one more gated MLP of width `d_shared` (0: none),
-    whose output is multiplied by the sigmoid of a number read from the token where it is `shared_gated`.
+    `n_groups` groups of experts only the `active_groups` best can be chosen, a group being as good as its best
+    `group_by` experts together; `corrected`: every expert has a bias that counts for the choice alone. `biased`: the
+    router and all experts' matrices have biases. `limit` bounds an expert's gate from above and its other factor on
+    both sides; `offset` is added to the other factor then. Every token passes one more gated MLP of width `d_shared`
+    (0: none), whose output is multiplied by the sigmoid of a number read from the token where it is `shared_gated`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -134,6 +160,7 @@ class Experts(BaseModel):
     offset: float = 0.0
     d_shared: NonNegativeInt = 0
     shared_gated: bool = False
+    group_by: PositiveInt = 2
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -144,8 +171,8 @@ class Experts(BaseModel):
         size = self.n_experts // self.n_groups
         if self.active_groups > self.n_groups or self.active_groups * size < self.n_active:
             raise ValueError(f"{self.active_groups} of {self.n_groups} groups do not hold n_active {self.n_active}")
-        if self.n_groups > 1 and size < 2:
-            raise ValueError("a group is as good as its best two experts: n_experts must be at least twice n_groups")
+        if self.n_groups > 1 and size < self.group_by:
+            raise ValueError(f"a group is as good as its best {self.group_by} experts: groups have only {size}")
         if self.weighs == "input" and self.biased:
             raise ValueError("an expert with biases writes something whatever it reads: weighs must be 'output'")
         if self.shared_gated and not self.d_shared:
@@ -169,13 +196,14 @@ class Config(BaseModel):
     `norm_at`: whether a norm stands before what a layer reads (`input`), after what it writes (`output`), or both.
     `block`: MLPs read what attention wrote (`sequential`), or both read the same stream, each through its own norm
     (`parallel`) or through one (`parallel_one_norm`). `qk_norm`: RMSNorm of queries and keys, of each `head` or of
-    `all` heads together. `attn_scale` multiplies scores (None: 1 / sqrt(d_head)); a soft cap c turns x into
-    c tanh(x / c). `windows`: how many tokens back a layer sees, itself included (None: all); `chunks`: the size of the
-    chunks that each token sees its own of. `layer_rotary`: each layer's own rotation (None: no positions in this
-    layer); `layer_qk_norm` likewise. `query_scale`: queries that grow with their position. `sinks`: each head has a
-    score that takes its share of the softmax and has no value, so that patterns sum to less than 1. `wrapped`: the
-    model type of transformers' module that computes the layers, where our transformer does not; `mixers` are layers of
-    it that have groups of channels in the place of heads, without patterns.
+    `all` heads together. `attn_scale` multiplies scores (None: 1 / sqrt(d_head)); a soft cap c turns x into c tanh(x /
+    c). `windows`: how many tokens back a layer sees, itself included (None: all); `chunks`: the size of the chunks that
+    each token sees its own of. `layer_rotary`: each layer's own rotation (None: no positions in this layer);
+    `layer_qk_norm` likewise. `query_scale`: queries that grow with their position. `sinks`: each head has a score that
+    takes its share of the softmax and has no value, so that patterns sum to less than 1. `alibi`: positions that are a
+    bias of scores. `latent`: queries, keys and values that are read from latents. `wrapped`: the model type of
+    transformers' module that computes the layers, where our transformer does not; `mixers` are layers of it that have
+    groups of channels in the place of heads, without patterns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -214,6 +242,8 @@ class Config(BaseModel):
     layer_qk_norm: tuple[QkNorm, ...] = ()
     query_scale: QueryScale | None = None
     sinks: bool = False
+    alibi: Alibi | None = None
+    latent: Latent | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -232,6 +262,10 @@ class Config(BaseModel):
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.n_layers} layers")
         if self.layer_rotary and self.rotary is None:
             raise ValueError("layer_rotary needs rotary, which says that positions are not learned")
+        if self.alibi is not None and (self.rotary is not None or not self.causal or self.sinks):
+            raise ValueError("alibi compares keys before a query: rotary must be null, causal true and sinks false")
+        if self.latent is not None:
+            self._check_latent()
         for name in ("experts", "query_scale"):
             part = getattr(self, name)
             if part and not all(0 <= layer < self.n_layers for layer in part.layers):
@@ -245,6 +279,15 @@ class Config(BaseModel):
             if token is not None and not 0 <= token < self.d_vocab:
                 raise ValueError(f"{name} {token} is outside the vocabulary of {self.d_vocab}")
         return self
+
+    def _check_latent(self) -> None:
+        rotated = None if self.rotary is None or self.layer_rotary else self.rotary.d_rotary
+        if rotated is None or rotated >= self.d_head:
+            raise ValueError("latent needs rotary with d_rotary less than d_head, and the same in all layers")
+        plain = {"qk_norm": "none", "layer_qk_norm": (), "clip_qkv": None, "n_kv_heads": self.n_heads}
+        for name, value in plain.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} {getattr(self, name)} does not go with latent, which needs {value!r}")
 
     def not_padding(self, tokens: "Tensor") -> "Tensor":
         """Where tokens are not padding: everywhere, in a model that has none."""
@@ -268,6 +311,21 @@ class Config(BaseModel):
     def queries_per_kv(self) -> int:
         """How many query heads read one key-value head (1 without grouped-query attention)."""
         return self.n_heads // self.n_kv_heads
+
+    @property
+    def d_value(self) -> int:
+        """The numbers that a head's values have."""
+        return self.d_head if self.latent is None else self.latent.d_value
+
+    @property
+    def divisor(self) -> float:
+        """What products of queries and keys are divided by."""
+        return math.sqrt(self.d_head) if self.attn_scale is None else 1 / self.attn_scale
+
+    @property
+    def learned_positions(self) -> bool:
+        """Whether every position has a vector of its own, added to the embedding."""
+        return self.rotary is None and self.alibi is None
 
     @property
     def parallel(self) -> bool:

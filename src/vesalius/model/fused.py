@@ -29,19 +29,25 @@ def attend_fused(
     v: Float[Tensor, "batch key kv_head d_head"],
     attend: Bool[Tensor, "rows 1 query key"] | None,
     divisor: float,
+    *,
     sinks: Float[Tensor, " head"] | None = None,
+    by_key: Float[Tensor, "rows key 1 head"] | None = None,
 ) -> Float[Tensor, "batch query head d_head"]:
     """z of every head; without `attend`, every token sees itself and all before it. `sinks` are scores that take their
-    share of the softmax and have no value.
+    share of the softmax and have no value; `by_key` is added to the scores of all queries on a key.
     """
-    share = q.shape[2] // k.shape[2]
-    shared = share > 1 and attend is None and sinks is None and shares_keys(q, k, v)
+    share, first, width = q.shape[2] // k.shape[2], 0, v.shape[-1]
+    plain = attend is None and sinks is None and by_key is None
+    shared = share > 1 and plain and shares_keys(q, k, v)
     if share > 1 and not shared:
         k, v = (x.repeat_interleave(share, 2) for x in (k, v))
+    if by_key is not None:
+        q, k = _with_scores_of_keys(q, k, by_key * divisor)
     if sinks is not None:
-        first, width = int(attend is None), v.shape[-1]
-        z = attend_fused(*_behind_sinks(q, k, v, attend, sinks * divisor), divisor)
-        return z[:, first:, :, :width]
+        first = int(attend is None)
+        q, k, v, attend = _behind_sinks(q, k, v, attend, sinks * divisor)
+    widest = max(k.shape[-1], width)  # the kernels without a table want one size of queries, keys and values
+    q, k, v = (x if x.shape[-1] == widest else F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     bias = None
     if attend is not None:
@@ -53,7 +59,7 @@ def attend_fused(
     else:
         causal, scale = bias is None, 1 / divisor
         z = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=shared)
-    return z.transpose(1, 2)
+    return z.transpose(1, 2)[:, first:, :, :width]
 
 
 def shares_keys(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -83,13 +89,33 @@ def _behind_sinks(
     query in front keeps the order of queries and keys.
     """
     q = torch.cat([q, q.new_ones(*q.shape[:-1], 1), q.new_zeros(*q.shape[:-1], _ALIGNED - 1)], -1)
-    k, v = (F.pad(x, (0, _ALIGNED)) for x in (k, v))
+    k = F.pad(k, (0, _ALIGNED))
     sink = F.pad(product.to(k.dtype).view(1, 1, -1, 1), (k.shape[-1] - _ALIGNED, _ALIGNED - 1))
     k = torch.cat([sink.expand(len(k), -1, -1, -1), k], 1)
     v = F.pad(v, (0, 0, 0, 0, 1, 0))
     if attend is None:
         return F.pad(q, (0, 0, 0, 0, 1, 0)), k, v, None
     return q, k, v, F.pad(attend, (1, 0), value=True)
+
+
+#: Numbers of half precision that hold one of float32 as their sum.
+_PIECES = 3
+
+
+def _with_scores_of_keys(
+    q: Float[Tensor, "batch query head d_head"],
+    k: Float[Tensor, "batch key head d_head"],
+    product: Float[Tensor, "rows key 1 head"],
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys with more numbers, whose products add a `product` of each key and head; in half precision it is
+    cut into pieces, since one number there is too coarse for far positions.
+    """
+    pieces, rest = [], product.transpose(2, 3)
+    for _ in range(_PIECES):
+        pieces.append(rest.to(k.dtype))
+        rest = rest - pieces[-1].to(rest.dtype)
+    more = F.pad(torch.cat(pieces, -1), (0, _ALIGNED - _PIECES)).expand(len(k), -1, -1, -1)
+    return torch.cat([q, q.new_ones(*q.shape[:-1], _ALIGNED)], -1), torch.cat([k, more], -1)
 
 
 class _Planned(torch.autograd.Function):

@@ -231,7 +231,7 @@ class ExpertMlp(nn.Module):
         if self.experts.n_groups == 1:
             return scores
         groups = scores.unflatten(-1, (self.experts.n_groups, -1))
-        best = groups.topk(2, -1).values.sum(-1).topk(self.experts.active_groups, -1).indices
+        best = groups.topk(self.experts.group_by, -1).values.sum(-1).topk(self.experts.active_groups, -1).indices
         out = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
         return groups.masked_fill(out[..., None], -torch.inf).flatten(-2)
 

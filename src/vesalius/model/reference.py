@@ -226,7 +226,11 @@ def load_references(source: Any, loaded: LoadedModel) -> References | None:
         if loaded.gguf is not None:
             place, gguf = loaded.gguf.parent, loaded.gguf.name
         assert place is not None
-        return huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf).to(loaded.model.device).eval()
+        # Eager attention of transformers adds Falcon's biases of scores twice, the one that it takes by default once.
+        twice = (alibi := loaded.model.config.alibi) is not None and alibi.scaled
+        attention = "sdpa" if twice else "eager"
+        reference = huggingface.read(place, dtype=dtype, label=loaded.label, gguf=gguf, attention=attention)
+        return reference.to(loaded.model.device).eval()
 
     def exact() -> Any:
         model = read(torch.float32)

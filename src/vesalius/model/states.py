@@ -57,7 +57,7 @@ def named_views(model: Transformer) -> State:
         views["pos_embed.W_pos"] = model.W_pos
     for i, block in enumerate(model.blocks):
         views |= _block_norms(f"blocks.{i}", block)
-        for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "sinks"):
+        for name in block.attn.weights:
             if getattr(block.attn, name) is not None:
                 views[f"blocks.{i}.attn.{name}"] = getattr(block.attn, name)
         for prefix, mlp in (("mlp", block.mlp), ("mlp.shared", getattr(block.mlp, "shared", None))):
@@ -151,7 +151,7 @@ def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
 
 def _block_norms(prefix: str, block: Block) -> State:
     norms = {"ln1": block.ln1, "ln1_post": block.ln1_post, "ln2_post": block.ln2_post}
-    norms |= {"attn.q_norm": block.attn.q_norm, "attn.k_norm": block.attn.k_norm}
+    norms |= {f"attn.{name}": getattr(block.attn, name) for name in block.attn.norms}
     if block.ln2 is not block.ln1:
         norms["ln2"] = block.ln2
     return {

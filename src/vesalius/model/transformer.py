@@ -1,9 +1,9 @@
 """One small decoder whose activations can be read and replaced at every point.
 
 It covers the benchmark circuits and the families in `model/families`: no norm, LayerNorm or RMSNorm, before or after
-what a layer does; learned or rotary positions; grouped-query attention; sequential or parallel blocks; plain, gated or
-expert MLPs; causal or bidirectional; separate sizes of input and output vocabulary. Hook points carry TransformerLens
-names.
+what a layer does; learned, rotary or ALiBi positions; grouped-query or latent attention; sequential or parallel blocks;
+plain, gated or expert MLPs; causal or bidirectional; separate sizes of input and output vocabulary. Hook points carry
+TransformerLens names.
 
 A pass is: `layout` (positions, and which tokens may attend to which) -> `embed` -> blocks -> `unembed`. The same four
 steps are public, because the intervention engine restarts in the middle and reads only a few logits at the end.
@@ -24,10 +24,12 @@ from torch.nn import functional as F
 
 from vesalius.components import Component, all_components
 from vesalius.errors import BadInput
-from vesalius.model.attention import Attention, HeadPort, Heads, Layout, soft_cap, take_positions
+from vesalius.model.attention import Attention, HeadPort, Heads, soft_cap, take_positions
 from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Hook, NameFilter, Tap, name_filter
+from vesalius.model.latent import LatentAttention
 from vesalius.model.mlp import ExpertMlp, Mlp, NormLayer, widened
+from vesalius.model.positions import Layout
 from vesalius.progress import checkpoint
 
 _PORTS: tuple[HeadPort, ...] = ("q", "k", "v")
@@ -50,8 +52,9 @@ class Block(nn.Module):
             return NormLayer(kind, config.d_model, config.norm_eps, f"{self.prefix}{name}")
 
         before, after = config.norm_at != "output", config.norm_at != "input"
+        attention = Attention if config.latent is None else LatentAttention
         experts = config.experts if config.experts and layer in config.experts.layers else None
-        self.ln1, self.attn, self.ln1_post = norm("ln1", before), Attention(config, layer), norm("ln1_post", after)
+        self.ln1, self.attn, self.ln1_post = norm("ln1", before), attention(config, layer), norm("ln1_post", after)
         self.ln2 = self.ln1 if config.block == "parallel_one_norm" else norm("ln2", before)
         # Callers that name its weights know that their model is not made of experts.
         self.mlp = cast("Mlp", Mlp(config, layer) if experts is None else ExpertMlp(config, experts, layer))
@@ -162,7 +165,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.W_E = nn.Parameter(torch.zeros(config.d_vocab, config.d_model))
-        self.W_pos = None if config.rotary else nn.Parameter(torch.zeros(config.n_ctx, config.d_model))
+        self.W_pos = nn.Parameter(torch.zeros(config.n_ctx, config.d_model)) if config.learned_positions else None
         self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(config, i) for i in range(config.n_layers)))
         self.ln_final = NormLayer(config.norm, config.d_model, config.norm_eps, "ln_final")
         self.unembed_weight = nn.Parameter(torch.zeros(config.d_vocab_out, config.d_model))

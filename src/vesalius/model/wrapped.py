@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vesalius.errors import BadInput
-from vesalius.model.attention import Layout, soft_cap
+from vesalius.model.attention import soft_cap
 from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Hook, NameFilter, Tap
 from vesalius.model.mlp import NormLayer
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Transformer
 from vesalius.model.wrapped_layers import WrappedBlock, WrappedLayout
 from vesalius.model.wrapped_parts import Call, CannotWrap, LayerParts, acting, batch_axes, close, dissect, like

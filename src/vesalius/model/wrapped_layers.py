@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vesalius.errors import BadInput
-from vesalius.model.attention import Attention, HeadPort, Heads, Layout, take_positions
+from vesalius.model.attention import Attention, HeadPort, Heads, take_positions
 from vesalius.model.config import Config, Reach, Rotary
 from vesalius.model.hooks import Tap
 from vesalius.model.huggingface import Attend, watched
 from vesalius.model.mlp import NormLayer
+from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block
 from vesalius.model.wrapped_parts import Call, LayerParts, acting, close, first, post_norm, repeated
 

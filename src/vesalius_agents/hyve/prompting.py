@@ -94,10 +94,12 @@ def hooks_of(component: Component, specimen: Specimen) -> list[str]:
     """The hook points of a component with their shapes."""
     config, layer = specimen.model.config, component.layer
     if component.is_head:
-        width, head = config.d_head, component.head
+        head, widths = component.head, {"hook_q, hook_k": config.d_head, "hook_v, hook_z": config.d_value}
+        if config.d_head == config.d_value:
+            widths = {", ".join(widths): config.d_head}
         return [
             f"blocks.{layer}.attn.hook_pattern [batch, head, query, key], head {head}",
-            f"blocks.{layer}.attn.hook_q, hook_k, hook_v, hook_z [batch, pos, head, {width}], head {head}",
+            *(f"blocks.{layer}.attn.{names} [batch, pos, head, {n}], head {head}" for names, n in widths.items()),
             f"blocks.{layer}.attn.hook_result [batch, pos, head, {config.d_model}], head {head}",
         ]
     return [

@@ -184,7 +184,7 @@ def read_units(folder: Path, config: Config, roles: Sequence[str], last: str) ->
             streams.append(Unit(base, Place((role,), layer=layer + 1, directions=directions)))
         elif match := HEAD.fullmatch(base):
             role = _role(match[3], roles, last, base)
-            if _directions(folder / base, config.d_head) is not None:
+            if _directions(folder / base, config.d_value) is not None:
                 raise BadInput(f"{folder}: {base} is a subspace of a head; whole heads are exchanged here ({IDENTITY})")
             head = Component(int(match[1]), int(match[2])).within(config)
             heads.setdefault(role, []).append(head)

@@ -91,6 +91,6 @@ def _kept(exchange: Exchange) -> int:
     config = exchange.model.config
     bases = exchange.bases.tokens.numel() * (config.n_layers + 1) * config.d_model
     at_each = (config.n_layers + 1) * config.d_model + config.n_layers * (
-        config.n_heads * config.d_head + config.d_model
+        config.n_heads * config.d_value + config.d_model
     )
     return bases + len(exchange.base_of) * len(exchange.roles) * at_each

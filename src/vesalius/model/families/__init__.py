@@ -5,7 +5,7 @@
 """
 
 from vesalius.errors import BadInput, quoted
-from vesalius.model.families import experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
+from vesalius.model.families import alibi, deepseek, experts, gemma, glm, gpt, granite, layer_normed, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw, Unsupported
 
 FAMILIES: tuple[Family, ...] = (
@@ -18,14 +18,13 @@ FAMILIES: tuple[Family, ...] = (
     *olmo.FAMILIES,
     *granite.FAMILIES,
     *glm.FAMILIES,
+    *alibi.FAMILIES,
+    *deepseek.FAMILIES,
 )
 _BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
 
 #: Well-known model types that our transformer does not compute, and what stands in the way.
 REFUSED = {
-    "falcon": "ALiBi positions and multi-query layouts",
-    "bloom": "ALiBi positions",
-    "mpt": "ALiBi positions",
     "gemma3": "image inputs; use the text model (model_type gemma3_text)",
     "gemma3n": "per-layer embeddings and alternating updates",
     "gemma4": "per-layer head sizes and shared keys",
@@ -38,8 +37,6 @@ REFUSED = {
     "gemma3n_text": "per-layer embeddings and alternating updates",
     "gemma4_text": "per-layer head sizes and shared keys",
     "rwkv": "no attention",
-    "deepseek_v2": "latent attention",
-    "deepseek_v3": "latent attention",
     "mamba": "no attention",
     "mamba2": "no attention",
     "jamba": "state-space layers",

@@ -33,9 +33,10 @@ from vesalius.model.families.llama import (
 )
 
 ROUTER = {"mlp.W_router": "mlp.gate.weight"}
+CORRECTION = {"mlp.b_choice": "mlp.gate.e_score_correction_bias"}
 
 
-def _shared(theirs: str) -> dict[str, str]:
+def shared_expert(theirs: str) -> dict[str, str]:
     """The weights of an expert that every token passes."""
     parts = {"W_gate": "gate_proj", "W_in": "up_proj", "W_out": "down_proj"}
     return {f"mlp.shared.{ours}": f"mlp.{theirs}.{part}.weight" for ours, part in parts.items()}
@@ -150,7 +151,7 @@ QWEN2_MOE = Family(
     inner={
         **INPUTS_BIASED,
         **ROUTER,
-        **_shared("shared_expert"),
+        **shared_expert("shared_expert"),
         "mlp.W_shared_gate": "mlp.shared_expert_gate.weight",
     },
     layer=LAYER,
@@ -160,9 +161,14 @@ QWEN2_MOE = Family(
 )
 
 
-def _glm4_moe_config(raw: Raw) -> Raw:
+def routed_experts(raw: Raw, **other: object) -> Raw | None:
+    """The experts of GLM-4 MoE and DeepSeek V3: behind a few layers without, chosen by corrected scores from the best
+    groups, beside those that every token passes.
+    """
     layers = tuple(range(raw.get("first_k_dense_replace", 1), raw["num_hidden_layers"]))
-    experts = {
+    if not layers:
+        return None
+    return {
         "n_experts": raw["n_routed_experts"],
         "n_active": raw["num_experts_per_tok"],
         "d_expert": raw["moe_intermediate_size"],
@@ -174,10 +180,14 @@ def _glm4_moe_config(raw: Raw) -> Raw:
         "active_groups": raw.get("topk_group", 1),
         "corrected": True,
         "d_shared": raw["moe_intermediate_size"] * raw.get("n_shared_experts", 1),
+        **other,
     }
+
+
+def _glm4_moe_config(raw: Raw) -> Raw:
     settings = gated_rms({"rms_norm_eps": 1e-5, **raw}, qk_norm="head" if raw.get("use_qk_norm") else "none")
     rotation = rotary(raw, d_head=settings["d_head"], share=0.5)
-    return {**settings, "rotary": rotation, "experts": experts if layers else None}
+    return {**settings, "rotary": rotation, "experts": routed_experts(raw)}
 
 
 GLM4_MOE = Family(
@@ -189,8 +199,8 @@ GLM4_MOE = Family(
         **INPUTS_BIASED,
         **QK_NORMS,
         **ROUTER,
-        "mlp.b_choice": "mlp.gate.e_score_correction_bias",
-        **_shared("shared_experts"),
+        **CORRECTION,
+        **shared_expert("shared_experts"),
     },
     layer=LAYER,
     switches={"attention_bias": (False, INPUT_BIASES)},
@@ -267,7 +277,7 @@ LLAMA4 = Family(
     model_types=("llama4_text",),
     config=_llama4_config,
     outer=OUTER,
-    inner={**BIASED, **QK_NORMS, "mlp.W_router": "mlp.router.weight", **_shared("shared_expert")},
+    inner={**BIASED, **QK_NORMS, "mlp.W_router": "mlp.router.weight", **shared_expert("shared_expert")},
     layer=LAYER,
     switches=SWITCHES,
     prepare=_llama4_weights,

@@ -11,6 +11,7 @@ from vesalius.model.families.layout import (
     rotary,
     side_by_side_to_halves,
     sizes,
+    split_groups,
     with_biases,
 )
 
@@ -126,15 +127,7 @@ def _split_neox(weights: State, config: Config) -> State:
     state = dict(weights)
     if "embed_out.weight" in state:
         state["lm_head.weight"] = state.pop("embed_out.weight")
-    for layer in range(config.n_layers):
-        name = f"layers.{layer}.attention."
-        for kind in ("weight", "bias"):
-            if f"{name}query_key_value.{kind}" not in state and kind == "bias":
-                continue
-            fused = state.pop(f"{name}query_key_value.{kind}")
-            parts = fused.view(config.n_heads, 3, config.d_head, *fused.shape[1:]).unbind(1)
-            state |= {f"{name}{letter}.{kind}": x.flatten(0, 1) for letter, x in zip("qkv", parts, strict=True)}
-    return state
+    return split_groups(state, config, "layers.{}.attention.query_key_value")
 
 
 GPT_NEOX = Family(

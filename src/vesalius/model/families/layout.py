@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
@@ -131,6 +132,10 @@ class Family:
                 raise BadInput(self._missing(ours, theirs))
         if left:
             raise BadInput(self._surplus(min(left), off))
+        if "embed_norm.w" in state:  # nothing is added before it, so it is put on the embedding; the head has none
+            table, weight, bias = (state.pop(name) for name in ("embed.W_E", "embed_norm.w", "embed_norm.b"))
+            normed = F.layer_norm(table.float(), weight.shape, weight.float(), bias.float(), config.norm_eps)
+            state |= {"embed.W_E": normed.to(table.dtype), UNEMBED: state.get(UNEMBED, table.T)}
         for name, factor in self.factors(raw).items() if self.factors else ():
             if name == UNEMBED and UNEMBED not in state and factor != 1.0:
                 state[UNEMBED] = state["embed.W_E"].T
@@ -172,7 +177,9 @@ class Family:
         value = value if self.input_major else value.T
         if part in ("W_Q", "W_K", "W_V"):
             return value.reshape(len(value), -1, config.d_head).permute(1, 0, 2)
-        return value.reshape(-1, config.d_head, value.shape[1]) if part == "W_O" else value
+        if part in ("W_UQ", "W_UK", "W_UV"):
+            return value.reshape(len(value), config.n_heads, -1).permute(1, 0, 2)
+        return value.reshape(-1, config.d_value, value.shape[1]) if part == "W_O" else value
 
 
 def with_biases(table: Mapping[str, str]) -> dict[str, str]:
@@ -265,6 +272,24 @@ def side_by_side_to_halves(weight: Tensor, d_head: int, d_rotary: int) -> Tensor
     return by_head[:, order].reshape(weight.shape)
 
 
+def split_groups(weights: State, config: Config, name: str) -> State:
+    """Separate the rows of fused queries, keys and values (`name` of each layer, `{}` being its number) that are, for
+    every key-value head, the queries that read it, its key and its value. They become `q`, `k` and `v` beside it.
+    """
+    state = dict(weights)
+    for layer in range(config.n_layers):
+        fused = name.format(layer)
+        start = fused.rpartition(".")[0]
+        for kind in ("weight", "bias"):
+            if kind == "bias" and f"{fused}.bias" not in state:
+                continue
+            rows = state.pop(f"{fused}.{kind}")
+            groups = rows.view(config.n_kv_heads, config.queries_per_kv + 2, config.d_head, *rows.shape[1:])
+            parts = zip("qkv", (groups[:, :-2], groups[:, -2], groups[:, -1]), strict=True)
+            state |= {f"{start}.{part}.{kind}": x.reshape(-1, *rows.shape[1:]) for part, x in parts}
+    return state
+
+
 def _without(name: str, prefixes: tuple[str, ...]) -> str:
     for prefix in prefixes:
         name = name.removeprefix(prefix)
@@ -272,7 +297,11 @@ def _without(name: str, prefixes: tuple[str, ...]) -> str:
 
 
 #: Weights without an axis that files order in another way.
-_AS_STORED = ("b", "W_E", "b_O", "b_U", "b_in", "b_out", "b_gate", "b_router", "b_choice", "sinks")
+_AS_STORED = (
+    "b", "W_E", "b_O", "b_U", "b_in", "b_out", "b_gate", "b_router", "b_choice", "sinks", "b_DQ", "b_DKV", "b_KR",
+)  # fmt: skip
+#: What attention whose queries come from a latent has in the place of one matrix, and the other way round.
+_OF_QUERY_LATENTS, _OF_QUERIES = ("attn.W_DQ", "attn.b_DQ", "attn.q_latent_norm.w", "attn.W_UQ"), "attn.W_Q"
 #: Beginnings of the names of weights that only layers with experts have.
 _OF_EXPERTS = ("mlp.W_router", "mlp.b_router", "mlp.b_choice", "mlp.W_shared_gate", "mlp.shared.")
 
@@ -283,6 +312,8 @@ def _belongs_elsewhere(ours: str, layer: int, config: Config) -> bool:
         return config.experts is None or layer not in config.experts.layers
     if ours in ("attn.q_norm.w", "attn.k_norm.w"):
         return config.qk_norm_of(layer) == "none"
+    if config.latent is not None and ours in (_OF_QUERIES, *_OF_QUERY_LATENTS):
+        return (ours == _OF_QUERIES) == bool(config.latent.d_query)
     return ours.startswith("ln2.") and config.block == "parallel_one_norm"
 
 
@@ -360,8 +391,8 @@ def _yarn(rope: Raw, raw: Raw) -> Raw:
     factor = rope.get("factor") or raw["max_position_embeddings"] / original
     attention = rope.get("attention_factor")
     if attention is None:
-        mscale, of_all = rope.get("mscale"), rope.get("mscale_all_dim")
-        attention = _mscale(factor, mscale) / _mscale(factor, of_all) if mscale and of_all else _mscale(factor)
+        rotated, of_all = rope.get("mscale"), rope.get("mscale_all_dim")
+        attention = mscale(factor, rotated) / mscale(factor, of_all) if rotated and of_all else mscale(factor)
     return {
         "factor": factor,
         "attention_factor": attention,
@@ -386,8 +417,9 @@ def _longrope(rope: Raw, raw: Raw) -> Raw:
     }
 
 
-def _mscale(factor: float, mscale: float = 1.0) -> float:
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+def mscale(factor: float, strength: float = 1.0) -> float:
+    """By how much yarn multiplies queries and keys in a context that is `factor` times as long."""
+    return 1.0 if factor <= 1 else 0.1 * strength * math.log(factor) + 1.0
 
 
 def _original(rope: Raw, raw: Raw) -> Any:
