@@ -12,12 +12,16 @@ import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.explanations.difference_model import BEHAVIOUR, difference_model
-from tests.explanations.induction_model import as_specimen
+from tests.explanations.induction_model import as_specimen, induction_model, word_tokenizer
 from vesalius.api.workloads import remedy
 from vesalius.behaviours.contrast import contrast_on
 from vesalius.behaviours.trial import trial
+from vesalius.explanations.laboratory import NaturalLab
+from vesalius.intervene.recordings import kept_bytes
 
 INDUCTION = ("--behaviour", "induction")
+#: What a laboratory keeps of a layer.
+KEPT = ("hook_resid_pre", "attn.hook_z", "hook_attn_out", "hook_mlp_out", "attn.hook_v", "attn.hook_pattern")
 
 
 def planned(vesalius: Vesalius, *arguments: object) -> dict:
@@ -158,6 +162,24 @@ LLAMA_70B = {
 def _half_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans of a processor that is as fast in half precision, whatever runs the tests."""
     monkeypatch.setattr("vesalius.model.precision.slowness", lambda dtype: 1.0)
+
+
+def test_a_plan_of_an_explanation_counts_the_runs_that_it_comes_back_to() -> None:
+    """What a laboratory keeps of a prompt, added up; every prompt that a claim may draw is kept a few times."""
+    specimen = as_specimen(induction_model(word_tokenizer().size))
+    lab = NaturalLab.draw(specimen, 2)
+    width = lab.prompts.tokens.shape[1]
+    kept = {f"blocks.{layer}.{name}" for layer in range(specimen.model.config.n_layers) for name in KEPT}
+    run = lab.runs.run_of(0)
+    assert kept <= set(run)
+    counted = sum(run[name].nbytes for name in kept)
+    one = kept_bytes(specimen.model, width)
+    keys = width * 4 * specimen.model.config.n_layers * specimen.model.config.n_kv_heads * specimen.model.config.d_head
+    assert one == counted + keys
+    few, many = (ves.plan("explain", specimen, n=n, progress=False).peak_bytes for n in (16, 32))
+    assert many - few >= 16 * 4 * one
+    rows = ves.plan("sweep", specimen, n=16, kind="resample", progress=False)
+    assert few > rows.peak_bytes + 100 * one
 
 
 @pytest.mark.usefixtures("_half_is_fast")

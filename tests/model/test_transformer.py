@@ -384,3 +384,11 @@ def test_an_ablation_on_paper() -> None:
     logits = model.run_with_hooks(PROMPT, fwd_hooks=[("blocks.0.attn.hook_z", silence)])
     assert torch.allclose(logits[0, 1], torch.tensor([0.0, 2.0, 12.0]))
     assert distance(logits[0, [0, 2]], model(PROMPT)[0, [0, 2]]) <= CLOSE
+
+
+def test_a_cache_does_not_keep_a_product_for_the_sake_of_a_part() -> None:
+    """Queries, keys and values are parts of one product; values that are kept alone are a tensor of their own."""
+    config = small_config(n_heads=4, n_kv_heads=1)
+    _, cache = random_model(config).run_with_cache(random_tokens(config, 0, 2, 5), names="blocks.0.attn.hook_v")
+    values = cache["blocks.0.attn.hook_v"]
+    assert values.untyped_storage().nbytes() == values.nbytes

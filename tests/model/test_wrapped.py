@@ -315,7 +315,7 @@ def asked(module: Any) -> Specimen:
 @torch.no_grad()
 def test_a_behaviour_is_swept_as_by_plain_hooks(model_of: Callable[[str], Any]) -> None:
     """The logits of right, wrong and the rest among the readings: all that a native model holds is there."""
-    module = model_of("deepseek_v3")
+    module = model_of("glm4_moe_lite")
     specimen = asked(module)
     assert vars(Transformer(Config.model_validate(specimen.model.config.model_dump()))).keys() <= {
         *vars(specimen.model),
@@ -340,7 +340,7 @@ def test_a_behaviour_is_swept_as_by_plain_hooks(model_of: Callable[[str], Any]) 
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_set_pattern_weighs_values_and_not_what_heads_read(model_of: Callable[[str], Any]) -> None:
-    wrapped, tokens, head = from_transformers(model_of("deepseek_v3")), tokens_of(0), Component(1, 2)
+    wrapped, tokens, head = from_transformers(model_of("glm4_moe_lite")), tokens_of(0), Component(1, 2)
     table = torch.zeros(1, 7, 7)  # each token to the one before it, the first to itself
     table[:, 0, 0] = 1.0
     table[:, 1:] = torch.eye(7)[:-1]

@@ -68,6 +68,7 @@ from vesalius.intervene.estimate import (
     unit_attribution_peak,
 )
 from vesalius.intervene.features import STRONGEST
+from vesalius.intervene.recordings import kept_bytes
 from vesalius.intervene.sites import in_layers
 from vesalius.intervene.written_tokens import weight_arithmetic
 from vesalius.model.devices import weight_dtype
@@ -395,6 +396,10 @@ class _ExplainWork(_Work):
             first = circuit_method(self.source.circuit_from)
             passes += first.prompts(case.model.config, DEFAULT_PROMPTS) * planned_cost(first, case) / case.sizes.n
         return _Passes(passes)
+
+    def peak(self, case: Case) -> int:
+        """Beside the rows of interventions, the runs that claims come back to."""
+        return super().peak(case) + round(self.scientist.kept_prompts(case) * kept_bytes(case.model, case.sizes.width))
 
 
 class _AlignWork(_Work):

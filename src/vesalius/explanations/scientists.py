@@ -59,12 +59,15 @@ BUILTIN, PROGRAMS, HYVE, HYBRID, COMMAND = "builtin", "programs", "hyve", "hybri
 MOST_EDGES = 1000
 #: Passes of one prompt that explanations of natural models took, as a multiple of the prompts times the components
 #: studied, after the screening.
-NATURAL_PER_COMPONENT = 24
+NATURAL_PER_COMPONENT = 6
 SCREENED, SELECTED = 3, 8
 #: For choosing the set of a natural model, and for the account of it (`discovery.account`).
 CHOOSING, ACCOUNT = 1_500, 700
 #: For the ladder: fitting, tables, grading, other templates; and for each prompt that reports (`explanations.running`).
 LADDER, LADDER_PER_PROMPT, REPORT = 1200, 24, 32
+#: Prompts whose clean and counterfactual runs are kept until all is written: some, and so many for each that a claim
+#: may draw.
+KEPT, KEPT_PER_PROMPT = 160, 4.5
 #: Fields of scientists that a request says otherwise than among its options.
 _OWN_FIELDS = ("protocol", "program", "function")
 #: Every scientist that has a name, by it.
@@ -122,6 +125,10 @@ class Scientist(Configured):
     def cost(self, work: "Workload", components: Sequence[Component] | None) -> float:
         """Passes of all prompts that `explain` takes, of these components or of those that it would choose."""
         raise BadInput(f"scientist {self.label!r} has no plan: what it measures is not known before the run")
+
+    def kept_prompts(self, work: "Workload") -> float:
+        """Prompts whose runs stay in memory until all is written."""
+        return 0.0
 
     def require_plan(self) -> None:
         """Refuse a plan where the cost is not known."""
@@ -218,6 +225,10 @@ class Builtin(Studying):
         reported = max(REPORT, work.sizes.n if work.sizes.n < LOOKS[-1] else 0)
         ladder = 0 if self.no_ladder else LADDER + LADDER_PER_PROMPT * reported
         return (64 + screening + account + studying + ladder) / work.sizes.n
+
+    def kept_prompts(self, work: "Workload") -> float:
+        """As `Scientist.kept_prompts`; finite specimens are run in pieces."""
+        return 0.0 if work.finite else KEPT + KEPT_PER_PROMPT * work.sizes.n
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,13 @@ def attention_share(block: Block) -> float:
     return attention / (attention + sum(p.numel() for p in block.mlp.parameters()))
 
 
+def kept_bytes(model: Transformer, width: int) -> int:
+    """Bytes of what an explanation keeps of a run of one prompt: the clean run, and where every token looks."""
+    config = model.config
+    patterns = config.n_heads * width**2 * config.n_layers * model.W_E.element_size()
+    return prompt_bytes(model, width) + patterns
+
+
 # How many bytes a computation holds at its peak, found without the numbers.
 #
 # A model without weights (on torch's `meta` device) is run through the same code as the real one: every tensor has its

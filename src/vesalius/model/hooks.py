@@ -67,7 +67,7 @@ class Tap:
                 replacement = function(value, HookPoint(name))
                 value = value if replacement is None else _check_shape(name, value, replacement)
         if self._keep is not None and self._keep(name):
-            self.stored[name] = value
+            self.stored[name] = _alone(value)
         return value
 
     def needs(self, name: str) -> bool:
@@ -77,6 +77,14 @@ class Tap:
         return any(point == name or (callable(point) and point(name)) for point, _ in self._hooks) or (
             self._keep is not None and self._keep(name)
         )
+
+
+def _alone(value: Tensor) -> Tensor:
+    """A part of a larger tensor as one of its own, where no gradient goes through it: as a part it would keep the whole
+    in memory, such as values the product that gave queries and keys as well.
+    """
+    part = value.untyped_storage().nbytes() > 2 * value.nbytes
+    return value.clone() if part and not value.requires_grad else value
 
 
 def _check_shape(name: str, value: Tensor, replacement: Tensor) -> Tensor:

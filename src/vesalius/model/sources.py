@@ -79,12 +79,14 @@ def _wrapped(error: Unsupported, module: Callable[[], Any]) -> Transformer:
     from vesalius.model.wrapped import WrappedTransformer
     from vesalius.model.wrapped_parts import CannotWrap
 
-    made = module()
-    for name, weight in made.named_parameters():
-        if not torch.isfinite(weight.sum()) and not torch.isfinite(weight).all():
-            raise NotFinite(f"{type(made).__name__}: weight {name!r} {NotFinite.SAID}")
     try:
+        made = module()
+        for name, weight in made.named_parameters():
+            if not torch.isfinite(weight.sum()) and not torch.isfinite(weight).all():
+                raise NotFinite(f"{type(made).__name__}: weight {name!r} {NotFinite.SAID}")
         return WrappedTransformer(made, error.reason)
+    except NotFinite:
+        raise
     except CannotWrap as refusal:
         why = str(refusal)
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError) as failure:
