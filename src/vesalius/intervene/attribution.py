@@ -581,7 +581,7 @@ def _shared(gradients: Sequence[Tensor], rule: Rule) -> Float[Tensor, "prompt po
 def _alike(parts: Sequence[Tensor]) -> list[Tensor]:
     """Queries, keys and values in one width, zeros behind the narrower: values of latent attention have their own."""
     widest = max(part.shape[-1] for part in parts)
-    return [F.pad(part, (0, widest - part.shape[-1])) for part in parts]
+    return [part if part.shape[-1] == widest else F.pad(part, (0, widest - part.shape[-1])) for part in parts]
 
 
 def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from string import ascii_lowercase
 from typing import Any
 
-from vesalius.documents.view import join_names
-
 
 def length_notes(use: str, *, longest: int = 9) -> dict[str, str]:
     """Notes of L0H0 and L0_MLP when they measure the sequence length; `use` says what for."""
@@ -43,7 +41,8 @@ def format_value(value: object) -> str:
 
 def format_list(values: Sequence[object]) -> str:
     """`1, 2 and 3`."""
-    return join_names(map(format_value, values))
+    texts = [format_value(value) for value in values]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 # The vocabularies that several tasks share. Numbers stand in ascending order, so a sorted code is a sorted value.
