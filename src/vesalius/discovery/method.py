@@ -110,7 +110,8 @@ class Method(Configured):
 
     def require(self, config: Config) -> None:
         """Refuse a model that the method does not fit, before anything is run."""
-        if self.scores_edges and (why := next(filter(None, (headless(one, config) for one in config.mixers)), None)):
+        if self.scores_edges and config.mixers:
+            why = headless(config.mixers[0], config)
             raise BadInput(f"method {self.name!r} scores edges: {why}, so edges into it cannot be cut; take sweep")
 
     def prompts(self, config: Config, n: int) -> int:

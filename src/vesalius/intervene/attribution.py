@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -27,7 +26,7 @@ from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, Values, a
 from vesalius.model.attention import Attention, Heads, attention_weights, take_positions
 from vesalius.model.config import Config
 from vesalius.model.devices import DeviceCopies, available_bytes
-from vesalius.model.fused import may_fuse
+from vesalius.model.fused import as_wide, may_fuse
 from vesalius.model.hooks import Hook, HookPoint, Tap
 from vesalius.model.mlp import HALF, NormLayer, widened
 from vesalius.model.positions import Layout
@@ -575,13 +574,7 @@ def _shared(gradients: Sequence[Tensor], rule: Rule) -> Float[Tensor, "prompt po
     its share.
     """
     shares = GIM_SHARES.values() if rule == "gim" else (1.0, 1.0, 1.0)
-    return torch.cat(_alike([share * gradient for share, gradient in zip(shares, gradients, strict=True)]), 2)
-
-
-def _alike(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Queries, keys and values in one width, zeros behind the narrower: values of latent attention have their own."""
-    widest = max(part.shape[-1] for part in parts)
-    return [part if part.shape[-1] == widest else F.pad(part, (0, widest - part.shape[-1])) for part in parts]
+    return torch.cat(as_wide([share * gradient for share, gradient in zip(shares, gradients, strict=True)]), 2)
 
 
 def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:
@@ -657,7 +650,7 @@ def _before_heads(
         inputs = pre[:, None].expand(-1, 3 * n_heads, -1, -1).detach().requires_grad_()
         tap = Tap(rule_hooks(model, walk.rule))
         ports = zip(HEAD_PORTS, block.ln1(inputs, tap).split(n_heads, 1), strict=True)
-        projected = torch.cat(_alike([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports]), 1)
+        projected = torch.cat(as_wide([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports]), 1)
         (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
     return back.sum(1)[:, :, None] if summed else back.transpose(1, 2)
 

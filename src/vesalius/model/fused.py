@@ -5,6 +5,7 @@ large model. `scaled_dot_product_attention` gives z without it. Short prompts ke
 and the same on every machine.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -46,9 +47,8 @@ def attend_fused(
     if sinks is not None:
         first = int(attend is None)
         q, k, v, attend = _behind_sinks(q, k, v, attend, sinks * divisor)
-    widest = max(k.shape[-1], width)  # the kernels without a table want one size of queries, keys and values
-    q, k, v = (x if x.shape[-1] == widest else F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    # The kernels without a table want one size of queries, keys and values.
+    q, k, v = (x.transpose(1, 2) for x in as_wide((q, k, v)))
     bias = None
     if attend is not None:
         # Half of the least number: a kernel multiplies it, and a query that sees nothing must not become NaN.
@@ -60,6 +60,14 @@ def attend_fused(
         causal, scale = bias is None, 1 / divisor
         z = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal, scale=scale, enable_gqa=shared)
     return z.transpose(1, 2)[:, first:, :, :width]
+
+
+def as_wide(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Queries, keys and values as wide as the widest, zeros behind the others: values of latent attention have a size
+    of their own.
+    """
+    widest = max(part.shape[-1] for part in parts)
+    return [part if part.shape[-1] == widest else F.pad(part, (0, widest - part.shape[-1])) for part in parts]
 
 
 def shares_keys(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -1,7 +1,7 @@
 """Where tokens stand: positions, which tokens may attend to which, the rotation of queries and keys, and ALiBi."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -59,31 +59,27 @@ class Layout:
         """The layout of chosen rows (a shared layout is its own selection)."""
         if self.attend.shape[0] == 1:
             return self
-        return Layout(
-            self.attend[rows],
-            self.positions[rows],
-            {reach: attend[rows] for reach, attend in self.limited.items()},
-            {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
-            self.plain,
-            None if self.query_scale is None else self.query_scale[rows],
-            None if self.alibi is None else self.alibi[rows],
-        )
+        return self._each(lambda table: table[rows])
 
     def on(self, device: torch.device) -> "Layout":
         """The same layout on another device; the copy is kept."""
         if self.attend.device == device:
             return self
         if device not in self._copies:
-            self._copies[device] = Layout(
-                self.attend.to(device),
-                self.positions.to(device),
-                {reach: attend.to(device) for reach, attend in self.limited.items()},
-                {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
-                self.plain,
-                None if self.query_scale is None else self.query_scale.to(device),
-                None if self.alibi is None else self.alibi.to(device),
-            )
+            self._copies[device] = self._each(lambda table: table.to(device))
         return self._copies[device]
+
+    def _each(self, taken: Callable[[Tensor], Tensor]) -> "Layout":
+        """The layout of what is taken from every table."""
+        return Layout(
+            taken(self.attend),
+            taken(self.positions),
+            {reach: taken(attend) for reach, attend in self.limited.items()},
+            {rotary: (taken(cos), taken(sin)) for rotary, (cos, sin) in self.rotations.items()},
+            self.plain,
+            None if self.query_scale is None else taken(self.query_scale),
+            None if self.alibi is None else taken(self.alibi),
+        )
 
     def seen(self, reach: Reach) -> Bool[Tensor, "rows 1 query key"]:
         """Which pairs may attend in a layer that sees as far as this."""
